@@ -18,10 +18,7 @@ struct mrail_router {
      * reached over downward links alone, and `through` has all leaves
      * reached. */
     uint64_t *below, *through;
-    uint32_t *place; /* by link: position among the links of its two nodes */
 };
-
-#define ANY_PLACE UINT32_MAX
 
 #define LEAF_IN(_set, _leaf) (((_set)[(_leaf) / 64] >> ((_leaf) % 64)) & 1)
 
@@ -90,19 +87,6 @@ static void find_reach(mrail_router_t *router)
     }
 }
 
-/* Returns a link's position among those that join the same two nodes. */
-static uint32_t find_place(const mrail_fabric_t *fabric, uint32_t link)
-{
-    const mrail_fabric_link_t *self = &fabric->links[link];
-    const mrail_fabric_node_t *lower = &fabric->nodes[self->lower];
-    uint32_t place = 0;
-
-    for (uint32_t port = 0; port < self->lower_port; ++port) {
-        place += (fabric->links[lower->up[port]].upper == self->upper);
-    }
-    return place;
-}
-
 mrail_router_t *mrail_router_create(const mrail_fabric_t *fabric,
                                     mrail_route_mode_t mode, uint64_t seed)
 {
@@ -121,14 +105,10 @@ mrail_router_t *mrail_router_create(const mrail_fabric_t *fabric,
     router->is_down = calloc(fabric->num_links + 1, 1);
     router->below = calloc(size, sizeof(*router->below));
     router->through = calloc(size, sizeof(*router->through));
-    router->place = calloc(fabric->num_links + 1, sizeof(*router->place));
     if (router->is_down == NULL || router->below == NULL ||
-        router->through == NULL || router->place == NULL) {
+        router->through == NULL) {
         mrail_router_destroy(router);
         return NULL;
-    }
-    for (uint32_t i = 0; i < fabric->num_links; ++i) {
-        router->place[i] = find_place(fabric, i);
     }
     find_reach(router);
     return router;
@@ -140,7 +120,6 @@ void mrail_router_destroy(mrail_router_t *router)
         free(router->is_down);
         free(router->below);
         free(router->through);
-        free(router->place);
         free(router);
     }
 }
@@ -159,6 +138,9 @@ typedef struct flow {
     uint32_t leaf;     /* index of the destination's leaf */
     uint16_t sport;
     unsigned leaf_uplinks; /* uplinks of the source's leaf */
+    /* position of the last upward link among those that join the same two
+     * switches */
+    unsigned parallel;
 } flow_t;
 
 /* Returns a switch's choice among `count` equal links, from the source and
@@ -184,10 +166,8 @@ static int is_useful(const flow_t *flow, uint32_t link, uint32_t next,
            LEAF_IN(&sets[next * router->words], flow->leaf);
 }
 
-/* ECMP: returns the useful link that the hash chooses, or MRAIL_FABRIC_NONE.
- * Unless `place` is ANY_PLACE, only parallel links in this position count. */
-static uint32_t choose_by_hash(const flow_t *flow, uint32_t n, int up,
-                               uint32_t place)
+/* ECMP: returns the useful link that the hash chooses, or MRAIL_FABRIC_NONE. */
+static uint32_t choose_by_hash(const flow_t *flow, uint32_t n, int up)
 {
     const mrail_fabric_t *fabric = flow->router->fabric;
     const mrail_fabric_node_t *node = &fabric->nodes[n];
@@ -202,9 +182,6 @@ static uint32_t choose_by_hash(const flow_t *flow, uint32_t n, int up,
     for (uint32_t i = 0; i < num && count < MRAIL_ARRAY_SIZE(useful); ++i) {
         const mrail_fabric_link_t *link = &fabric->links[list[i]];
 
-        if (place != ANY_PLACE && flow->router->place[list[i]] != place) {
-            continue;
-        }
         if (is_useful(flow, list[i], up ? link->upper : link->lower, sets)) {
             useful[count++] = list[i];
         }
@@ -250,49 +227,63 @@ static uint32_t choose_up(const flow_t *flow, uint32_t n)
             return link;
         }
     }
-    return choose_by_hash(flow, n, 1, ANY_PLACE);
+    return choose_by_hash(flow, n, 1);
 }
 
-/* Returns 1 if a switch has a link in position `place` towards the destination,
- * whether up or down. */
-static int has_place(const flow_t *flow, uint32_t n, uint32_t place)
+/* Returns a link's position among those that join the same two nodes. */
+static unsigned parallel_number(const mrail_fabric_t *fabric, uint32_t link)
+{
+    const mrail_fabric_link_t *self = &fabric->links[link];
+    const mrail_fabric_node_t *lower = &fabric->nodes[self->lower];
+    unsigned number = 0;
+
+    for (uint32_t port = 0; port < self->lower_port; ++port) {
+        number += (fabric->links[lower->up[port]].upper == self->upper);
+    }
+    return number;
+}
+
+/* Port rules: returns the parallel link in the same position if it is up. */
+static uint32_t choose_paired(const flow_t *flow, uint32_t n)
 {
     const mrail_fabric_t *fabric = flow->router->fabric;
     const mrail_fabric_node_t *node = &fabric->nodes[n];
-    uint32_t leaf = fabric->of[MRAIL_FABRIC_LEAF][flow->leaf];
+    uint32_t first = MRAIL_FABRIC_NONE, count = 0;
 
     for (uint32_t i = 0; i < node->num_down; ++i) {
-        if (flow->router->place[node->down[i]] == place &&
-            mrail_fabric_is_above(fabric, fabric->links[node->down[i]].lower,
-                                  leaf)) {
-            return 1;
+        const mrail_fabric_link_t *link = &fabric->links[node->down[i]];
+
+        if (!LEAF_IN(&flow->router->below[link->lower * flow->router->words],
+                     flow->leaf)) {
+            continue;
+        }
+        if (first == MRAIL_FABRIC_NONE) {
+            first = link->lower;
+        }
+        if (link->lower == first && count++ == flow->parallel) {
+            return flow->router->is_down[node->down[i]] ? MRAIL_FABRIC_NONE
+                                                        : node->down[i];
         }
     }
-    return 0;
+    return MRAIL_FABRIC_NONE;
 }
 
-/* Returns a downward link. With port rules, a flow that came up on a parallel
- * link in position `place` takes one in this position. If all of them are down,
- * rules that drop have a blackhole route. */
-static uint32_t choose_down(const flow_t *flow, uint32_t n, uint32_t place)
+static uint32_t choose_down(const flow_t *flow, uint32_t n)
 {
-    uint32_t link = choose_by_hash(flow, n, 0, place);
+    uint32_t link = MRAIL_FABRIC_NONE;
 
-    if (link != MRAIL_FABRIC_NONE || place == ANY_PLACE ||
-        (flow->router->mode == MRAIL_ROUTE_RULES_DROP &&
-         has_place(flow, n, place))) {
-        return link;
+    if (flow->router->mode != MRAIL_ROUTE_ECMP) {
+        link = choose_paired(flow, n);
     }
-    return choose_by_hash(flow, n, 0, ANY_PLACE);
+    return (link != MRAIL_FABRIC_NONE) ? link : choose_by_hash(flow, n, 0);
 }
 
 /* Routes from switch `n` to the destination's leaf. Returns 0 or
  * -EHOSTUNREACH. */
-static int cross_switches(const flow_t *flow, uint32_t n, mrail_route_t *route)
+static int cross_switches(flow_t *flow, uint32_t n, mrail_route_t *route)
 {
     const mrail_router_t *router = flow->router;
     const mrail_fabric_t *fabric = router->fabric;
-    uint32_t place = ANY_PLACE;
 
     while (!LEAF_IN(&router->below[n * router->words], flow->leaf)) {
         uint32_t link = choose_up(flow, n);
@@ -300,23 +291,18 @@ static int cross_switches(const flow_t *flow, uint32_t n, mrail_route_t *route)
         if (link == MRAIL_FABRIC_NONE) {
             return -EHOSTUNREACH;
         }
-        if (router->mode != MRAIL_ROUTE_ECMP) {
-            place = router->place[link];
-        }
+        flow->parallel = parallel_number(fabric, link);
         route->links[route->num++] = MRAIL_ROUTE_UP(link);
         n = fabric->links[link].upper;
     }
     while (fabric->nodes[n].tier != MRAIL_FABRIC_LEAF) {
-        uint32_t link = choose_down(flow, n, place);
+        uint32_t link = choose_down(flow, n);
 
         if (link == MRAIL_FABRIC_NONE) {
             return -EHOSTUNREACH;
         }
         route->links[route->num++] = MRAIL_ROUTE_DOWN(link);
         n = fabric->links[link].lower;
-        /* Rules are for packets from below: a switch hashes packets that come
-         * from above. */
-        place = ANY_PLACE;
     }
     return 0;
 }

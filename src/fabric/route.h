@@ -6,12 +6,9 @@
  * destination. Rules send a source port to the uplink of its segment; a spine
  * below cores uses the segment within the leaf's segment. ECMP hashes the
  * 5-tuple with a seed per switch. On the way down, ECMP also chooses among
- * parallel links by hash. With rules, the switch where a flow turns around
- * chooses a link with the same index as the one on which the flow came up, like
- * the paper's spine VRFs. If that link is down, rules that drop leave the flow
- * without a route. A spine below a core hashes flows that come from the core.
- * The lab has the same paths (tools/lab_route.c). Sources: [CTCCL] 3.2 and 4.1;
- * ports from orchestrator/ports.h.
+ * parallel links by hash. Rules choose the link with the same index as the one
+ * on which the flow came up, like the paper's spine VRFs. Sources: [CTCCL] 3.2
+ * and 4.1; ports from orchestrator/ports.h.
  *
  * A directed link has the number 2 * link on the way up, and 2 * link + 1 on
  * the way down. Pure. After its creation, only link failures change a router.
@@ -29,7 +26,7 @@
 typedef enum mrail_route_mode {
     MRAIL_ROUTE_ECMP,
     MRAIL_ROUTE_RULES,      /* ECMP over the other uplinks if one fails */
-    MRAIL_ROUTE_RULES_DROP, /* packets of a failed segment are dropped */
+    MRAIL_ROUTE_RULES_DROP, /* packets of a failed uplink are dropped */
 } mrail_route_mode_t;
 
 typedef struct mrail_router mrail_router_t;
