@@ -31,7 +31,7 @@ ENDLESS = 1000000  # iterations
 # mrail bench, and the simulated route that is not slower.
 ROUTES = {
     'rules': ('rules', {}, (), 'rules'),
-    'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 'ecmp'),
+    'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 'pull'),
     'moves': ('ecmp', {}, (), 'rules'),
     'stock': ('ecmp', {}, ('--stock',), 'stock'),
 }

@@ -11,8 +11,11 @@ from .figure import Sample
 from .runner import MRAIL
 
 LIMIT_S = 900
-# Methods of `mrail simulate`, by route of the lab.
-METHODS = {'rules': 'dnlb', 'ecmp': 'paralet', 'stock': 'stock'}
+# Methods of `mrail simulate`, by route of the lab. With 'ecmp', each message is
+# divided equally over its lanes, as in [CTCCL]. The lanes of mrail pull instead,
+# which is between 'ecmp' and 'pull'.
+METHODS = {'rules': 'dnlb', 'ecmp': 'mprdma', 'pull': 'paralet',
+           'stock': 'stock'}
 # For each case of the lab: the pattern of `mrail simulate`, and the number of
 # lanes. The hosts are those of lab_areas.
 CASES = {
