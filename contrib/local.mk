@@ -9,6 +9,7 @@ EXTRA_DIST += \
     contrib/bench_tools/exchange_areas.py \
     contrib/bench_tools/figure.py \
     contrib/bench_tools/lab_areas.py \
+    contrib/bench_tools/lab_simulated.py \
     contrib/bench_tools/message_areas.py \
     contrib/bench_tools/multirail_area.py \
     contrib/bench_tools/orchestrator_area.py \

@@ -34,7 +34,7 @@ window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), orchestrator (a minute: predicted times of ways to carry out an
 exchange, by its skew), multirail (16 minutes: exchanges where ranks, pods or
 rails are unequal), osu (a quarter of an hour: MPI operations by size, and
-instructions per message), paths (45 minutes: the fabrics of the papers,
+instructions per message), paths (20 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
 memory and time by the number of peers, and 128 live ranks), readme (two
 minutes: the data of README.md's figure). These times apply to five runs on two
@@ -43,8 +43,9 @@ idle processors. The time left is shown during the run.
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
 ratio_of_medians), target, ok, p50 and p99 (of single measurements, if they are
-known), planned (fraction of bytes), section (of the page), cpu_load, runs (the
-single measurements of value). Each value is the median of N runs (5, at least 5;
+known), planned (fraction of bytes), section (of the page), beside (values of a
+simulation or a paper, and those of its baseline), cpu_load, runs (the single
+measurements of value). Each value is the median of N runs (5, at least 5;
 fewer if instructions are counted). The runs of a figure and of its baseline are
 interleaved. With six or more pairs of runs, the ratio is the median of their
 ratios, and [LOW, HIGH] its 95 % interval.

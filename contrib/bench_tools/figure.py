@@ -26,6 +26,9 @@ class Figure(NamedTuple):
     baseline's samples; other is None if there is no baseline. ratio, value:
     targets, or None. planned: name of the samples that hold the fraction of
     planned bytes. wanted: the number of samples, or None for one per round.
+    beside: triples (source, own, other) of values from other sources, such as a
+    simulation or a paper, for comparison. Each of own and other is the name of
+    samples, a number, or None.
     """
     what: str
     unit: str
@@ -38,6 +41,7 @@ class Figure(NamedTuple):
     planned: Optional[str] = None
     wanted: Optional[int] = None
     section: Optional[str] = None
+    beside: tuple = ()
 
 
 # Two measurements that are limited by the same resource differ by less than a
@@ -123,6 +127,23 @@ def spread(own):
     return result
 
 
+def values_beside(figure, samples):
+    """Returns {source: [value, value of the baseline]} for figure.beside.
+
+    samples: {name: {round: Sample}}. A value is the median of its samples, or
+    None if there is none to compare with. Raises ValueError if samples are
+    missing.
+    """
+    def value_of(item):
+        if isinstance(item, str):
+            if item not in samples:
+                raise ValueError(f'{figure.what}: no measurement of {item}')
+            item = stats.median([s.value for s in samples[item].values()])
+        return None if item is None else significant(item)
+    return {source: [value_of(own), value_of(other)]
+            for source, own, other in figure.beside}
+
+
 def evaluate(figure, own, other, wanted, planned=()):
     """Returns (object, error): the JSON object, and the reason if it is
     incomplete.
@@ -184,6 +205,8 @@ def row(figure):
         words.append(f"p50 {figure['p50']:g}, p99 {figure['p99']:g}")
     if 'planned' in figure:
         words.append(f"planned {figure['planned'] * 100:.0f} %")
+    for source, values in figure.get('beside', {}).items():
+        words.append(f'{source} {number(values[0])}, baseline {number(values[1])}')
     return '%-44s %9s %-7s %9s %6s %5.0f%%  %s %s' % (
         figure['what'], number(figure['value']), figure['unit'],
         number(figure['baseline_value']), number(figure['ratio'], 3),

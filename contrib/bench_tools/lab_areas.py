@@ -9,47 +9,62 @@ import math
 
 from . import stats
 from .figure import Figure, Sample
+from .lab_simulated import METHODS, PAPER, PAPER_AFTER, Simulation, beside
 from .runner import MRAIL, TOP, Block, Job
 
 LIMIT_S = 240
+FABRIC = 'lab-8'
 UPLINKS = 8
 UPLINK_BYTES_PER_S = 10e6
 SIZE = 16 << 20
-SLACK_S = 2       # seconds left over at the end of a job
+SLACK_S = 1       # seconds left over at the end of a job
 IDLE_PERCENT = 5  # of an uplink's rate; less means no exchange ran
-WARM_S = 2.5    # seconds from the start of a job to its steady state
-LONG_S, SHORT_S = 8, 4
-LANES = (1, 2, 4, 16, 32)
-NODES = ((2, 'h1,h5'), (4, 'h1,h2,h5,h6'))
+WARM_S = 2.5      # seconds from the start of a job to its steady state
+LONG_S, SHORT_S = 6, 4
+FASTEST = 0.9     # least time of an exchange, relative to the simulation
+LANES = (1, 2, 4, 8, 16, 32)
+NODES = ((2, 'h4,h5'), (4, 'h3,h4,h5,h6'))
+# Hosts of the two jobs that run at the same time.
+ACROSS, INSIDE = 'h3,h4,h5,h6', 'h1,h2'
+ENDLESS = 1000000  # iterations
 # For each name: the routing of the lab, the variables of the job, options of
-# mrail bench, and the approximate factor by which an exchange takes longer than
-# the lower bound.
+# mrail bench, and the simulated route that is not slower.
 ROUTES = {
-    'rules': ('rules', {}, (), 1.05),
-    'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 1.4),
-    'moves': ('ecmp', {}, (), 1.3),
-    'stock': ('ecmp', {}, ('--stock',), 2.5),
+    'rules': ('rules', {}, (), 'rules'),
+    'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 'pull'),
+    'moves': ('ecmp', {}, (), 'rules'),
+    'stock': ('ecmp', {}, ('--stock',), 'stock'),
 }
 PATTERNS = {'alltoallv': (), 'ring': ('--hotspot', '1', '--dst', 'shift')}
 
 # $1 is the length of the interval, and $2 the seconds before it starts. Each
-# further word is a command. The commands run at the same time, and the output
-# of the first one contains the times.
+# further word is a command. The commands run at the same time, and none may end
+# before the interval does. The output of the first one contains the times; the
+# others end with the lab.
 RUN = '''set -u
 interval=$1 warm=$2
 shift 2
 for job; do
     n=$((${n:-0} + 1))
-    sh -c "$job" >"$dir/job$n" 2>"$dir/job$n.err" &
-    jobs="${jobs:-} $!"
+    rm -f "$dir/ended$n"
+    (
+        sh -c "$job" >"$dir/job$n" 2>"$dir/job$n.err"
+        status=$?
+        : >"$dir/ended$n"
+        exit $status
+    ) &
+    first=${first:-$!}
 done
 sleep "$warm"
 [ -z "${event:-}" ] || { "$mrail" lab ctl $event && sleep 1; }
 "$mrail" lab status --interval "$interval" --json >"$dir/during" ||
     status=1
-for job in $jobs; do
-    wait "$job" || status=1
+for job in $(seq $n); do
+    [ -e "$dir/ended$job" ] || continue
+    echo "job $job ended too early: $(tail -n 3 "$dir/job$job.err")" >&2
+    status=1
 done
+wait "$first" || status=1
 exit "${status:-0}"'''
 
 
@@ -91,15 +106,18 @@ class Lab:
             words += ['--host', hosts]
         return ' '.join(words)
 
-    def run(self, routing, variables, jobs, seconds, event='', fabric='lab-8'):
+    def run(self, at, routing, variables, script, *arguments, fabric=FABRIC):
+        """Runs a script in a lab. Each round has another seed of ECMP."""
+        env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), **variables}
+        path = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
+        self.bench.run([MRAIL, 'lab', path, '--quiet', '--routing', routing,
+                        '--seed', at + 1, '--', 'sh', '-c', script, 'sh',
+                        *arguments], LIMIT_S, env)
+
+    def during(self, at, routing, variables, seconds, *jobs):
         """Runs jobs in a lab. Returns the lab's status over an interval of
         `seconds` during the jobs."""
-        env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), 'event': event,
-               **variables}
-        path = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
-        self.bench.run([MRAIL, 'lab', path, '--quiet', '--routing', routing, '--',
-                        'sh', '-c', RUN, 'sh', f'{seconds}s', str(WARM_S), *jobs],
-                       LIMIT_S, env)
+        self.run(at, routing, variables, RUN, f'{seconds}s', WARM_S, *jobs)
         return self.bench.text('during')
 
     def add_loads(self, name, loads, at):
@@ -122,115 +140,118 @@ class Lab:
                        Sample(found[0]['median_s'] / bound,
                               found[0].get('cpu_load', 0.0)), at)
 
-    def exchange(self, name, route, seconds, np=8, pattern='alltoallv', lanes=8,
+    def iterations(self, case, route, seconds, bound):
+        """Returns how many exchanges last at least until an interval of
+        `seconds` ends. Their times follow from the simulation."""
+        name = f'sim.{case}.{ROUTES[route][3]}.least'
+        if name not in self.bench.samples:
+            raise ValueError(f'no measurement of {name}')
+        least = FASTEST * self.bench.samples[name][0].value * bound
+        return math.ceil((WARM_S + seconds + SLACK_S) / least)
+
+    def exchange(self, case, route, seconds, np=8, pattern='alltoallv', lanes=8,
                  hosts=None):
-        """Returns measure(at) for an exchange over one of ROUTES."""
-        routing, variables, options, slower = ROUTES[route]
-        bound = bound_s(np, pattern)
+        """Returns a job for an exchange over one of ROUTES."""
+        routing, variables, options, _ = ROUTES[route]
+        name, bound = f'lab.{case}.{route}', bound_s(np, pattern)
 
         def measure(at):
-            iterations = math.ceil((WARM_S + seconds + SLACK_S) / (slower * bound))
-            text = self.run(routing,
-                            {'UCX_MRAIL_LANES_PER_RAIL': str(lanes), **variables},
-                            [self.command(np, pattern, iterations, options, hosts)],
-                            seconds)
+            iterations = self.iterations(case, route, seconds, bound)
+            text = self.during(
+                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': str(lanes), **variables},
+                seconds, self.command(np, pattern, iterations, options, hosts))
             self.add_loads(name, loads_of(text), at)
             self.add_time(name, bound, at)
-        return measure
+        return Job(name, measure)
 
-    def two_jobs(self, name, route, seconds):
-        """Returns measure(at) for an exchange of four ranks across the leaves
-        that runs alongside an exchange of two ranks on one leaf."""
-        routing, variables, options, slower = ROUTES[route]
-        bound = bound_s(4, 'alltoallv')
+    def two_jobs(self, route, seconds):
+        """Returns a job for an exchange of four ranks across the leaves that
+        runs alongside an exchange of two ranks on one leaf."""
+        routing, variables, options, _ = ROUTES[route]
+        name, bound = f'lab.two.{route}', bound_s(4, 'alltoallv')
 
         def measure(at):
-            across = math.ceil((WARM_S + seconds + SLACK_S) / (slower * bound))
-            inside = math.ceil((WARM_S + seconds + SLACK_S) / (SIZE / 100e6))
-            text = self.run(
-                routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', **variables},
-                [self.command(4, 'alltoallv', across, options, 'h1,h2,h5,h6'),
-                 self.command(2, 'alltoallv', inside, options, 'h3,h4')], seconds)
+            across = self.iterations('two', route, seconds, bound)
+            text = self.during(
+                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', **variables}, seconds,
+                self.command(4, 'alltoallv', across, options, ACROSS),
+                self.command(2, 'alltoallv', ENDLESS, options, INSIDE))
             self.add_loads(name, loads_of(text), at)
             self.add_time(name, bound, at)
-        return measure
+        return Job(name, measure)
 
-    def failure(self, name, routing, seconds):
-        """Returns measure(at) for the loads of the other seven uplinks in a
-        ring exchange while uplink 0 of l1 fails."""
-        bound = bound_s(8, 'ring')
+    def failure(self, case, routing, seconds):
+        """Returns a job for the loads of the other seven uplinks in a ring
+        exchange while uplink 0 of l1 fails."""
+        name, bound = f'lab.{case}', bound_s(8, 'ring')
 
         def measure(at):
-            # Seven uplinks carry the load of eight. Handling the failure takes
-            # a second.
-            iterations = math.ceil((WARM_S + 1 + seconds + SLACK_S) / bound)
-            text = self.run(routing, {'UCX_MRAIL_LANES_PER_RAIL': '8'},
-                            [self.command(8, 'ring', iterations)], seconds,
-                            'l1:0 down')
+            # Handling the failure takes a second.
+            iterations = self.iterations('ring', 'rules', seconds + 1, bound)
+            text = self.during(
+                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', 'event': 'l1:0 down'},
+                seconds, self.command(8, 'ring', iterations))
             self.add_loads(name, loads_of(text, 'l1-', {'l1-s1.0'}), at)
             self.add_time(name, bound * 8 / 7, at)
-        return measure
-
-
-def load_figures(title, name, other=None, words=None, targets=True):
-    """Returns figures for time, variation, variance and mean. other: the
-    samples of a baseline."""
-    def row(what, unit, better, key, value=None):
-        return Figure(what, unit, better, f'{name}.{key}',
-                      f'{other}.{key}' if other else None, words,
-                      value=value if targets else None)
-    return [row(f'{title}: time over the bound', 'x', 'less', 'time', 1.05),
-            row('... variation of uplink loads', '%', 'less', 'cv', 0.3),
-            row('... variance, as in [CTCCL]', '%^2', 'less', 'variance'),
-            row('... mean load of uplinks', '%', 'more', 'mean', 80)]
+        return Job(name, measure)
 
 
 WORDS = {'ecmp': 'ECMP, ports of mrail', 'moves': 'ECMP, lanes move',
          'stock': 'ECMP, stock UCX'}
 
 
+def load_figures(title, case, route, targets=True, paper=None):
+    """Returns figures for time, variation, variance and mean of a case with
+    port rules. route: that of the baseline. paper: the paper's values for such
+    an exchange, and for its baseline, by key."""
+    def row(what, unit, better, key, value=None):
+        own, other = f'{case}.rules.{key}', f'{case}.{route}.{key}'
+        return Figure(what, unit, better, f'lab.{own}', f'lab.{other}',
+                      WORDS[route], value=value if targets else None,
+                      beside=beside(own, other if route in METHODS else None,
+                                    (paper or {}).get(key)))
+    return [row(f'{title}: time over the bound', 'x', 'less', 'time', 1.05),
+            row('... variation of uplink loads', '%', 'less', 'cv', 0.3),
+            row('... variance, as in [CTCCL]', '%^2', 'less', 'variance'),
+            row('... mean load of uplinks', '%', 'more', 'mean', 80)]
+
+
 def testbed(lab):
     """Measures the loads of uplinks with and without rules, as in [CTCCL] 4.2
     and 4.3."""
-    jobs, figures = [], []
+    jobs = [Job('simulation', Simulation(lab.bench, FABRIC, SIZE).exchanges, 1)]
+    figures = []
     for pattern in PATTERNS:
         for route in ROUTES:
-            name = f'lab.{pattern}.{route}'
-            jobs.append(Job(name, lab.exchange(name, route, LONG_S,
-                                                 pattern=pattern)))
-        for route, words in WORDS.items():
-            figures += load_figures(f'{pattern}, 8 lanes, rules',
-                                    f'lab.{pattern}.rules',
-                                    f'lab.{pattern}.{route}', words,
-                                    route == 'ecmp')
+            jobs.append(lab.exchange(pattern, route, LONG_S, pattern=pattern))
+        for route in WORDS:
+            figures += load_figures(
+                f'{pattern}, 8 lanes, rules', pattern, route, route == 'ecmp',
+                PAPER if (pattern, route) == ('ring', 'ecmp') else None)
     for route in ('rules', 'ecmp', 'stock'):
-        name = f'lab.two.{route}'
-        jobs.append(Job(name, lab.two_jobs(name, route, LONG_S)))
+        jobs.append(lab.two_jobs(route, LONG_S))
     for route in ('ecmp', 'stock'):
-        figures += [
-            Figure('two jobs, one below a leaf, rules: variation', '%', 'less',
-                   'lab.two.rules.cv', f'lab.two.{route}.cv', WORDS[route],
-                   value=0.3 if route == 'ecmp' else None),
-            Figure('... time over the bound', 'x', 'less', 'lab.two.rules.time',
-                   f'lab.two.{route}.time', WORDS[route],
-                   value=1.05 if route == 'ecmp' else None)]
+        figures += load_figures('two jobs, one below a leaf, rules', 'two', route,
+                                route == 'ecmp')
     return Block(jobs, figures, section='Lab: loads of uplinks')
 
 
 def lanes_and_nodes(lab):
-    """Measures the cases of [CTCCL] Fig. 6 b, c and e."""
+    """Measures the cases of [CTCCL] Fig. 6 b, c and e. The case of 8 nodes with
+    8 lanes is the alltoallv of testbed()."""
     jobs, figures = [], []
 
-    def add(title, key, **job):
-        for route in ('rules', 'ecmp'):
-            name = f'lab.{key}.{route}'
-            jobs.append(Job(name, lab.exchange(name, route, SHORT_S, **job)))
-        figures.extend(load_figures(title, f'lab.{key}.rules', f'lab.{key}.ecmp',
-                                    WORDS['ecmp'], False))
+    def add(title, case, paper=None, **job):
+        for route in ('rules', 'ecmp') if job else ():
+            jobs.append(lab.exchange(case, route, SHORT_S, **job))
+        figures.extend(load_figures(title, case, 'ecmp', False, paper))
 
     for n in LANES:
-        add(f'8 nodes, {n} lane{"s" if n > 1 else ""}, rules', f'lanes.{n}',
-            lanes=n)
+        title = f'8 nodes, {n} lane{"s" if n > 1 else ""}, rules'
+        if n == 8:
+            add(title, 'alltoallv', PAPER)
+        else:
+            add(title, f'lanes.{n}', lanes=n)
     for nodes, hosts in NODES:
         add(f'{nodes} nodes, 8 lanes, rules', f'nodes.{nodes}', np=nodes,
             hosts=hosts)
@@ -239,19 +260,22 @@ def lanes_and_nodes(lab):
 
 def failures(lab):
     """Measures the case of [CTCCL] Fig. 7."""
-    jobs = [Job(f'lab.fail.{name}',
-                  lab.failure(f'lab.fail.{name}', routing, LONG_S))
-             for name, routing in (('drop', 'rules-drop'), ('through', 'rules'))]
-    return Block(jobs, [
-        Figure('ring, an uplink fails, rules drop: spread of the other seven',
-               '%', 'less', 'lab.fail.drop.spread', value=0.5),
-        Figure('... their mean load', '%', 'more', 'lab.fail.drop.mean'),
-        Figure('... time over the bound', 'x', 'less', 'lab.fail.drop.time'),
-        Figure('ring, an uplink fails, rules fall through: spread of the other '
-               'seven', '%', 'less', 'lab.fail.through.spread'),
-        Figure('... their mean load', '%', 'more', 'lab.fail.through.mean'),
-        Figure('... time over the bound', 'x', 'less', 'lab.fail.through.time')],
-        section='Lab: a failed uplink')
+    jobs = [Job('simulation', Simulation(lab.bench, FABRIC, SIZE).failures, 1)]
+    figures = []
+    for mode, routing, words, target, paper in (
+            ('drop', 'rules-drop', 'drop', 0.5, PAPER_AFTER),
+            ('through', 'rules', 'fall through', None, {})):
+        name = f'fail.{mode}'
+        jobs.append(lab.failure(name, routing, LONG_S))
+        for what, unit, better, key, value in (
+                (f'ring, an uplink fails, rules {words}: spread of the other '
+                 'seven', '%', 'less', 'spread', target),
+                ('... their mean load', '%', 'more', 'mean', None),
+                ('... time over the bound', 'x', 'less', 'time', None)):
+            figures.append(Figure(
+                what, unit, better, f'lab.{name}.{key}', value=value,
+                beside=beside(f'{name}.{key}', paper=paper.get(key))))
+    return Block(jobs, figures, section='Lab: a failed uplink')
 
 
 # Reads the lab's status once per second during a job.
@@ -273,13 +297,13 @@ def moves(lab):
     bench = lab.bench
 
     def measure(at):
-        env = {'mrail': str(MRAIL), 'dir': str(bench.dir),
-               'UCX_MRAIL_LANES_PER_RAIL': '8'}
-        path = TOP / 'contrib' / 'fabrics' / 'lab-4.fabric'
         count = math.ceil((SERIES_S + 10) / (SIZE / 100e6))
-        bench.run([MRAIL, 'lab', path, '--quiet', '--routing', 'ecmp', '--seed',
-                   str(at + 1), '--', 'sh', '-c', SERIES, 'sh',
-                   lab.command(2, 'ring', count), str(SERIES_S)], LIMIT_S, env)
+        for old in bench.dir.glob('moves.*'):
+            old.unlink()
+        variables = {'UCX_MRAIL_LANES_PER_RAIL': '8',
+                     'UCX_MRAIL_STATS_FILE': f'{bench.dir}/moves.%p'}
+        lab.run(at, 'ecmp', variables, SERIES, lab.command(2, 'ring', count),
+                SERIES_S, fabric='lab-4')
         ratios = []
         for line in bench.text('series').splitlines():
             loads = loads_of(line)
@@ -287,6 +311,12 @@ def moves(lab):
                 if stats.mean(leaf) < IDLE_PERCENT:
                     raise ValueError(f'the uplinks are idle: {leaf}')
                 ratios.append(max(leaf) / stats.mean(leaf))
+        counters = [json.loads(path.read_text(encoding='ascii'))['counters']
+                    for path in bench.dir.glob('moves.*')]
+        if len(counters) != 2:
+            raise ValueError(f'{len(counters)} of 2 ranks wrote their counters')
+        moved = sum(each['lanes_moved'] for each in counters)
+        bench.add('lab.moves.count', Sample(moved), at)
         after = ratios[2 * SETTLED_S:]
         bench.add('lab.moves.first', Sample(max(ratios[:2])), at)
         bench.add('lab.moves.median', Sample(stats.median(after)), at)
@@ -294,6 +324,7 @@ def moves(lab):
     return Block([Job('lab.moves', measure)], [
         Figure('8 lanes, 4 uplinks, first second: most over mean load', 'x',
                'less', 'lab.moves.first'),
+        Figure('... moves of lanes, both ends', '', 'less', 'lab.moves.count'),
         Figure(f'... after {SETTLED_S} s, median of a minute', 'x', 'less',
                'lab.moves.median', value=1.05),
         Figure('... the worst second of that minute', 'x', 'less',

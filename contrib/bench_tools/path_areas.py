@@ -1,85 +1,18 @@
-"""The area paths: flow-level simulation of fabrics from papers, and jobs in a
-lab.
+"""The area paths: jobs in a lab, and flow-level simulation of fabrics from
+papers.
 
-The simulation is deterministic. Each run uses a different seed for random ports
-and ECMP hashes, so each ratio to ideal spraying compares results of the same
-seed.
+The simulation is deterministic, so each of its figures needs one run. Where
+ports, hashes or orders are random, a figure is the mean over several seeds.
 """
 import json
 import time
 
 from .figure import Figure, Sample
 from .lab_areas import lab_blocks
+from .lab_simulated import LIMIT_S, simulate
 from .runner import MRAIL, Area, Block, Job
 
-LIMIT_S = 900
 LANES = (1, 2, 4, 8, 16, 32)
-CTCCL = ('ctccl', '--pattern', 'shift:8')
-
-
-def simulate(bench, at, *options):
-    """Runs `mrail simulate`. Returns its methods by (name, lanes), and its
-    seconds."""
-    began = time.monotonic()
-    text = bench.run([MRAIL, 'simulate', *options, '--json', '--seeds', '1',
-                      '--seed', str(at + 1)], LIMIT_S)
-    methods = json.loads(text)['methods']
-    return ({(m['method'], m['lanes']): m for m in methods},
-            time.monotonic() - began)
-
-
-def testbed_blocks(bench):
-    """Returns blocks for [CTCCL] 4.1 and 4.2: numbers of lanes, and a failed
-    uplink."""
-    def lanes(at):
-        cases, _ = simulate(bench, at, *CTCCL, '--size', '64m', '--method',
-                            'mprdma,dnlb', '--lanes',
-                            ','.join(str(n) for n in LANES))
-        for (method, n), case in cases.items():
-            load, name = case['uplinks'], f'{method}.{n}'
-            bench.add(f'{name}.time', Sample(case['over_bound']), at)
-            bench.add(f'{name}.cv', Sample(100 * load['cv']), at)
-            bench.add(f'{name}.variance', Sample(load['variance_percent2']), at)
-            bench.add(f'{name}.mean', Sample(100 * load['mean']), at)
-
-    def failure(at):
-        for name, mode in (('through', ()), ('drop', ('--drop',))):
-            cases, _ = simulate(bench, at, *CTCCL, '--size', '8g', '--method',
-                                'dnlb', '--fail', 'l1:0@50ms', *mode)
-            after = cases['dnlb', 8]['uplinks_after_failure']
-            spread = 100 * (after['most'] - after['least'])
-            bench.add(f'{name}.spread', Sample(spread), at)
-            bench.add(f'{name}.mean', Sample(100 * after['mean']), at)
-    return [Block([Job('lanes', lanes)], lane_figures(), section='Lanes'),
-            Block([Job('failure', failure)], failure_figures(),
-                  section='A failed uplink')]
-
-
-def lane_figures():
-    figures = []
-    for n in LANES:
-        figures += [
-            Figure(f'{n} lane{"s" if n > 1 else ""}, time over the bound', 'x',
-                   'less', f'dnlb.{n}.time', f'mprdma.{n}.time',
-                   'ECMP, as many flows', value=1.05),
-            Figure('... variation of uplink loads', '%', 'less',
-                   f'dnlb.{n}.cv', f'mprdma.{n}.cv', 'ECMP', value=0.3),
-            Figure('... variance, as in [CTCCL]', '%^2', 'less',
-                   f'dnlb.{n}.variance', f'mprdma.{n}.variance', 'ECMP'),
-            Figure('... mean load of uplinks', '%', 'more', f'dnlb.{n}.mean',
-                   f'mprdma.{n}.mean', 'ECMP', value=80)]
-    return figures
-
-
-def failure_figures():
-    return [
-        Figure('rules drop: spread of the other seven', '%', 'less',
-               'drop.spread', value=0.5),
-        Figure('... their mean load', '%', 'more', 'drop.mean', value=80),
-        Figure('rules fall through: spread of the other seven', '%', 'less',
-               'through.spread'),
-        Figure('... their mean load', '%', 'more', 'through.mean')]
-
 
 # From [Ethereal] 4: fabric, pattern, bytes per host.
 ETHEREAL = (('ethereal-256', 'alltoall', '256m'),
@@ -92,10 +25,9 @@ SPLITS = (2, 4, 8)
 def ethereal_blocks(bench):
     def run(fabric, pattern, size):
         def measure(at):
-            cases, _ = simulate(bench, at, fabric, '--pattern', pattern,
-                                '--size', size, '--method',
-                                'ecmp,mprdma,ethereal,spray', '--lanes',
-                                ','.join(str(n) for n in SPLITS))
+            cases = simulate(bench, fabric, '--pattern', pattern, '--size', size,
+                             '--method', 'ecmp,mprdma,ethereal,spray',
+                             '--lanes', ','.join(str(n) for n in SPLITS))
             for (method, n), case in cases.items():
                 bench.add(f'{fabric}.{pattern}.{method}.{n}',
                           Sample(1e3 * case['time_s']), at)
@@ -114,7 +46,7 @@ def ethereal_blocks(bench):
         figures += [
             Figure(f'... MP-RDMA-{n}', 'ms', 'less', f'{prefix}.mprdma.{n}',
                    f'{prefix}.ethereal.1', 'Ethereal') for n in SPLITS]
-    return [Block(jobs, figures, section='Ethereal')]
+    return [Block(jobs, figures, rounds=1, section='Ethereal')]
 
 
 # A batch of flows from one fast NIC to a leaf: [Ethereal] Theorem 1.
@@ -130,7 +62,7 @@ class Batches:
     def __init__(self, bench):
         self.bench = bench
 
-    def run(self, at, uplinks, flows, *options):
+    def run(self, uplinks, flows, *options):
         fabric, demand = self.bench.dir / 'fabric', self.bench.dir / 'demand'
         fabric.write_text(
             f'host a,b[1-{max(FLOWS)}]\nleaf l[1-2]\nspine s[1-{uplinks}]\n'
@@ -138,15 +70,15 @@ class Batches:
             f'link l[1-2] s[1-{uplinks}] 100Gb\n', encoding='ascii')
         demand.write_text(''.join(f'0 {i + 1} 64m\n' for i in range(flows)),
                           encoding='ascii')
-        return simulate(self.bench, at, fabric, '--demand', demand, *options)[0]
+        return simulate(self.bench, fabric, '--demand', demand, *options)
 
     def loads(self, at):
         """Adds the greatest ratio of maximum loads over all batches."""
         greatest = 0
         for uplinks in UPLINKS:
             for flows in FLOWS:
-                cases = self.run(at, uplinks, flows, '--method',
-                                 'ethereal,spray')
+                cases = self.run(uplinks, flows, '--method', 'ethereal,spray',
+                                 '--seeds', 1)
                 own, other = (cases[name, 1]['uplinks']['most']
                               * cases[name, 1]['time_s']
                               for name in ('ethereal', 'spray'))
@@ -159,7 +91,7 @@ class Batches:
         for uplinks in SOME_UPLINKS:
             sums = {}
             for flows in SOME_FLOWS:
-                cases = self.run(at, uplinks, flows, '--method',
+                cases = self.run(uplinks, flows, '--method',
                                  'ecmp,mprdma,ethereal,spray', '--lanes',
                                  ','.join(str(n) for n in SPLITS))
                 for key, case in cases.items():
@@ -173,7 +105,7 @@ def batch_blocks(bench):
     batches = Batches(bench)
     figures = [Figure('4 to 64 flows, 2 to 16 uplinks: greatest maximum load '
                       'over that of spraying', 'x', 'less', 'batch.load',
-                      value=1, wanted=1)]
+                      value=1)]
     for uplinks in SOME_UPLINKS:
         name = f'batch.{uplinks}'
         figures += [Figure(f'{uplinks} uplinks: Ethereal', 'ms', 'less',
@@ -184,8 +116,8 @@ def batch_blocks(bench):
         figures += [Figure(f'... MP-RDMA-{n}', 'ms', 'less',
                            f'{name}.mprdma.{n}', f'{name}.ethereal.1',
                            'Ethereal') for n in SPLITS]
-    return [Block([Job('loads of batches', batches.loads, 1),
-                   Job('times of batches', batches.times)], figures,
+    return [Block([Job('loads of batches', batches.loads),
+                   Job('times of batches', batches.times)], figures, rounds=1,
                   section='Batches')]
 
 
@@ -216,8 +148,7 @@ def flowlet_blocks(bench):
         lanes, exact = row['lanes'], row['slowdown_exact']
         text = bench.run([MRAIL, 'simulate', *exchange, '--method',
                           'mprdma,paralet', '--lanes', lanes, '--seeds',
-                          SEEDS[lanes], '--seed', 1 + 1000 * at, '--json'],
-                         LIMIT_S)
+                          SEEDS[lanes], '--json'], LIMIT_S)
         equal, pulling = (m['over_bound'] for m in json.loads(text)['methods'])
         name = f'flowlets.{senders}.{lanes}'
         for key, value in (('equal', equal), ('pulling', pulling),
@@ -240,22 +171,22 @@ def flowlet_blocks(bench):
                        f'{name}.equation', 'equation (1)'),
                 Figure('... lanes that pull', 'x', 'less', f'{name}.pulling',
                        f'{name}.exact', 'balls in bins')]
-    return [Block(jobs, figures, section='Parallel flowlets')]
+    return [Block(jobs, figures, rounds=1, section='Parallel flowlets')]
 
 
 def scale_blocks(bench):
     def measure(at):
-        _, seconds = simulate(bench, at, 'paralet-1024', '--pattern', 'alltoall',
-                              '--size', '1g', '--method', 'ecmp,ethereal')
-        bench.add('dense', Sample(seconds), at)
-    return [Block([Job('1024 hosts', measure, 1)],
+        began = time.monotonic()
+        simulate(bench, 'paralet-1024', '--pattern', 'alltoall', '--size', '1g',
+                 '--method', 'ecmp,ethereal', '--seeds', 1)
+        bench.add('dense', Sample(time.monotonic() - began), at)
+    return [Block([Job('1024 hosts', measure)],
                   [Figure('1024 hosts, dense alltoall, two methods', 's', 'less',
-                          'dense', value=600, wanted=1)], section='Scale')]
+                          'dense', value=600)], rounds=1, section='Scale')]
 
 
 def path_blocks(bench):
-    return (testbed_blocks(bench) + ethereal_blocks(bench)
-            + batch_blocks(bench) + flowlet_blocks(bench)
+    return (ethereal_blocks(bench) + batch_blocks(bench) + flowlet_blocks(bench)
             + scale_blocks(bench) + lab_blocks(bench))
 
 

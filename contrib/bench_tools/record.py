@@ -146,12 +146,35 @@ COLUMNS = (
 )
 
 
+def columns_of(figures):
+    """Returns COLUMNS with the values from other sources beside the measured
+    ones."""
+    def beside(source, place):
+        def cell(figure):
+            values = figure.get('beside', {}).get(source, (None, None))
+            return with_unit(values[place], figure['unit'])
+        return cell
+
+    sources = list(dict.fromkeys(source for figure in figures
+                                 for source in figure.get('beside', {})))
+    columns = []
+    for heading, cell in COLUMNS:
+        columns.append((heading, cell))
+        if heading == 'value':
+            columns += [(source, beside(source, 0)) for source in sources]
+        if heading == 'its value':
+            columns += [(f'baseline {source}', beside(source, 1))
+                        for source in sources]
+    return columns
+
+
 def table(figures):
     """Returns the lines of a Markdown table."""
+    columns = columns_of(figures)
     cells = [[cell(figure).replace('|', '\\|') for figure in figures]
-             for _, cell in COLUMNS]
+             for _, cell in columns]
     kept = [i for i, column in enumerate(cells) if any(column)]
-    rows = [[COLUMNS[i][0] for i in kept], ['---'] * len(kept)]
+    rows = [[columns[i][0] for i in kept], ['---'] * len(kept)]
     rows += [[cells[i][row] for i in kept] for row in range(len(figures))]
     return ['| ' + ' | '.join(row) + ' |' if row[0] != '---'
             else '|' + '|'.join(row) + '|' for row in rows]

@@ -302,6 +302,12 @@ class Bench:
             if error is not None:
                 self.fail(error)
             if result is not None:
+                try:
+                    if item.beside:
+                        result['beside'] = figure.values_beside(item,
+                                                                self.samples)
+                except ValueError as exc:
+                    self.fail(str(exc))
                 self.figures.append(result)
                 self.say(figure.row(result))
 

@@ -16,6 +16,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/proto/port_move.h \
     src/rail/proto/pairing.c \
     src/rail/proto/pairing.h \
+    src/rail/proto/rejected_ports.c \
     src/rail/proto/sched.c \
     src/rail/proto/sched.h \
     src/rail/proto/wire.c \

@@ -67,6 +67,8 @@ typedef struct mrail_rail_attr {
     uint64_t subnet;      /* rails with equal subnets reach each other */
     unsigned subnet_bits; /* leading bits of the address that form the subnet */
     unsigned nic_index;   /* used to choose source ports */
+    int bad_parameter;    /* not selected, because GID_INDEX or NIC_INDEX must
+                           * be set or changed */
     int numa_node;        /* -1: unknown */
     unsigned max_inline;
     int has_dmabuf; /* the device accepts dma-bufs */
@@ -77,6 +79,21 @@ typedef struct mrail_rail_attr {
 void mrail_gid_text(const uint8_t gid[16], char *text, size_t size);
 
 typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
+
+/* The ports that are not selected, as "soft0:1 (REASON), soft1:1 (REASON)". If
+ * there are many, the text ends early. Zero it before the first use. */
+typedef struct mrail_rejected_ports {
+    char text[512];
+    size_t length;
+} mrail_rejected_ports_t;
+
+/* A mrail_rail_func_t. arg: a mrail_rejected_ports_t, to which it adds the port
+ * unless the port is selected. */
+void mrail_rejected_ports_add(void *arg, const mrail_rail_attr_t *attr);
+
+/* Returns why there is no rail, if no port was selected. The text is valid as
+ * long as `rejected`. */
+const char *mrail_rejected_ports_text(const mrail_rejected_ports_t *rejected);
 
 /*
  * Calls `func` for every port of every verbs device. The attributes include

@@ -9,8 +9,8 @@
 #define MRAIL_INFO_COMMAND "info"
 
 /* Shows the rails of this process, and why each other port is not a rail.
- * Returns the exit status: 0, or 1 if there is no rail or the configuration is
- * invalid. */
+ * Returns the exit status: 0, 1 if there is no rail, or 2 if a parameter is
+ * invalid or keeps ports from being rails. */
 int mrail_info_rails(int json);
 
 /* Runs a job through `mrail run` with the options `run` and shows the memory of

@@ -7,6 +7,7 @@
 #include "base/json.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -192,12 +193,23 @@ void mrail_info_unknown_variables(void)
     mrail_config_unknown(environ, warn_unknown, NULL);
 }
 
+/* Returns 1 if a port is not a rail because of a parameter. */
+static int has_bad_parameter(const discovery_t *found)
+{
+    for (unsigned i = 0; i < found->count; ++i) {
+        if (found->attrs[i].bad_parameter) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int mrail_info_rails(int json)
 {
     discovery_t *found = calloc(1, sizeof(*found));
     const char *net_devices = getenv("UCX_NET_DEVICES");
     mrail_config_t config;
-    int rails;
+    int rails, status = 0;
 
     if (found == NULL) {
         mrail_tool_fail(MRAIL_INFO_COMMAND, "out of memory");
@@ -230,7 +242,12 @@ int mrail_info_rails(int json)
                 "mrail:1 to it\n",
                 net_devices);
     }
+    if (rails <= 0) {
+        status = (rails == -EINVAL || has_bad_parameter(found))
+                     ? MRAIL_TOOL_USAGE
+                     : MRAIL_TOOL_FAILED;
+    }
     mrail_config_cleanup(&config);
     free(found);
-    return (rails > 0) ? 0 : MRAIL_TOOL_FAILED;
+    return status;
 }

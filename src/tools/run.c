@@ -369,15 +369,12 @@ static _Noreturn void execute(char **argv)
                         : "");
 }
 
-static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
-{
-}
-
 /* Warns if this machine has no rail. This is only a warning, because the job
  * may run on other nodes. Without it, a first try on a machine without a NIC
  * would silently use another transport. */
 static void warn_without_rail(const mrail_run_options_t *options)
 {
+    mrail_rejected_ports_t rejected = {.length = 0};
     mrail_config_t config;
 
     if (options->stock != MRAIL_RUN_STOCK_NO || options->nodes != 0 ||
@@ -385,11 +382,12 @@ static void warn_without_rail(const mrail_run_options_t *options)
         mrail_config_from_env(&config) != 0) {
         return;
     }
-    if (mrail_rail_discover(&config, ignore_rail, NULL) == 0) {
+    if (mrail_rail_discover(&config, mrail_rejected_ports_add, &rejected) ==
+        0) {
         fprintf(stderr,
-                "mrail run: this node has no rail (mrail info says why); "
-                "ranks here will not use mrail. For software rails add "
-                "--soft 2x4\n");
+                "mrail run: this node has no rail: %s; ranks here will not use "
+                "mrail. For software rails add --soft 2x4\n",
+                mrail_rejected_ports_text(&rejected));
     }
     mrail_config_cleanup(&config);
 }

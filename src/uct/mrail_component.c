@@ -12,10 +12,6 @@
 #include "uct/mrail_mem.h"
 #include "uct/mrail_tls.h"
 
-static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
-{
-}
-
 /* Logs once if UCX_NET_DEVICES excludes mrail:1, which a site-wide setting may
  * do unnoticed. */
 static void warn_if_excluded(void)
@@ -32,7 +28,7 @@ static void warn_if_excluded(void)
     }
 }
 
-static void warn_if_no_rail(int ret)
+static void warn_if_no_rail(int ret, const mrail_rejected_ports_t *rejected)
 {
     static int warned;
 
@@ -40,9 +36,9 @@ static void warn_if_no_rail(int ret)
      * returned -EINVAL. */
     if (ret == 0 && !warned && uct_mrail_tls_names() && uct_mrail_may_log()) {
         warned = 1;
-        ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail (an "
-                 "active RoCE port with a routable address): mrail is "
-                 "disabled; mrail info lists the ports");
+        ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail: %s: "
+                 "mrail is disabled; mrail info lists the ports",
+                 mrail_rejected_ports_text(rejected));
     }
 }
 
@@ -50,6 +46,7 @@ static ucs_status_t query_md_resources(uct_component_t *component,
                                        uct_md_resource_desc_t **resources_p,
                                        unsigned *num_resources_p)
 {
+    mrail_rejected_ports_t rejected = {.length = 0};
     uct_md_config_t *config;
     mrail_config_t engine_config;
     ucs_status_t status;
@@ -62,10 +59,11 @@ static ucs_status_t query_md_resources(uct_component_t *component,
     }
     uct_mrail_config_engine(ucs_derived_of(config, uct_mrail_md_config_t),
                             &engine_config);
-    ret = mrail_rail_discover(&engine_config, ignore_rail, NULL);
+    ret = mrail_rail_discover(&engine_config, mrail_rejected_ports_add,
+                              &rejected);
     uct_config_release(config);
     if (ret <= 0) {
-        warn_if_no_rail(ret);
+        warn_if_no_rail(ret, &rejected);
         return uct_md_query_empty_md_resource(resources_p, num_resources_p);
     }
     warn_if_excluded();

@@ -95,6 +95,47 @@ static void test_equal_spread(void **state)
     }
 }
 
+/* [CTCCL] 3.3: jobs use consecutive NICs of a leaf, and all but one are idle.
+ * Wherever that job starts, its lanes must be spread equally, and use all uplinks
+ * if formula (4) holds. */
+static void check_job(unsigned uplinks, unsigned lanes, unsigned start,
+                      unsigned nics)
+{
+    unsigned count[64] = {0}, least = nics * lanes / uplinks;
+
+    for (unsigned i = 0; i < nics * lanes; ++i) {
+        uint16_t sport =
+            mrail_ports_lane(uplinks, start + i / lanes, lanes, i % lanes);
+
+        ++count[mrail_ports_segment_of(uplinks, sport)];
+    }
+    for (unsigned n = 0; n < uplinks; ++n) {
+        assert_in_range(count[n], least, least + (nics * lanes % uplinks != 0));
+    }
+    assert_int_equal(mrail_ports_check(uplinks, 1, nics, lanes, NULL, 0) == 0,
+                     least >= 1);
+}
+
+/* [CTCCL] Fig. 4: in a single-rail cluster, all NICs of a node are on one leaf,
+ * and in a multi-rail one, each is on another leaf. Both number the NICs of a
+ * leaf consecutively. */
+static void test_jobs_of_a_leaf(void **state)
+{
+    enum { NODES = 6 };
+
+    for (unsigned uplinks = 1; uplinks <= 64; ++uplinks) {
+        for (unsigned lanes = 1; lanes <= 8; ++lanes) {
+            for (unsigned first = 0; first < NODES; ++first) {
+                for (unsigned nodes = 1; nodes <= NODES - first; ++nodes) {
+                    for (unsigned nics = 1; nics <= 8; nics *= 2) {
+                        check_job(uplinks, lanes, first * nics, nodes * nics);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /* With the automatic number of lanes, a single NIC must load all uplinks, or as
  * many of them as it has lanes. */
 static void test_auto_lanes(void **state)
@@ -427,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_equals_the_paper),
         cmocka_unit_test(test_segments_tile),
         cmocka_unit_test(test_equal_spread),
+        cmocka_unit_test(test_jobs_of_a_leaf),
         cmocka_unit_test(test_nested_segments_tile),
         cmocka_unit_test(test_nested_lanes),
         cmocka_unit_test(test_auto_lanes),

@@ -5,7 +5,7 @@
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
-need_built mrail-soft mrail-info
+need_built mrail-soft mrail-info mrail-run
 
 # info FAULT [OPTION]: writes the output of mrail info for a device with this
 # fault.
@@ -44,6 +44,17 @@ expect 'without SQD, only a new lane changes the port' "$tmp/out" \
 info unknown
 expect 'an unknown driver: the text gives no guarantee' "$tmp/out" \
     'not known whether this driver complies'
+info mlx5
+expect 'mlx5: the port is what the driver source says' "$tmp/out" \
+    "set by flow label at connect \\(according to the driver's source"
+expect 'mlx5: a call changes the port, and LAG has ports of its own' "$tmp/out" \
+    '^ *a port changes in a connected QP \(mlx5dv\); RoCE LAG: .* physical port 2$'
+info mlx5 --json
+expect 'mlx5: the same as JSON' "$tmp/out" \
+    '"driver": "mlx5_core", .*"in a connected QP \(mlx5dv\)", "lag_port": 2'
+info mlx5-old
+expect 'an old libmlx5: the port changes in SQD' "$tmp/out" \
+    '^ *a port changes in a connected QP, drained \(SQD\)$'
 
 # ---- Values that give no ports ----
 
@@ -61,9 +72,21 @@ with 2 'more uplinks than ports' 'UCX_MRAIL_SPINE_UPLINKS=65: expected 1 to 64' 
     UCX_MRAIL_UPLINKS=256 UCX_MRAIL_SPINE_UPLINKS=65
 with 2 'an index that is not a number' \
     'UCX_MRAIL_NIC_INDEX=1,b: expected -1, a number' UCX_MRAIL_NIC_INDEX=1,b
-with 1 'an address without an index' \
+with 2 'an address without an index' \
     'soft0:1: port rules need a NIC index, and its address has none' \
     UCX_MRAIL_UPLINKS=4 UCX_MRAIL_SUBNET_BITS=31
+with 2 'an index for another device only' \
+    'soft0:1: UCX_MRAIL_NIC_INDEX has no number for this rail' \
+    UCX_MRAIL_NIC_INDEX=soft9:1=3
+with 2 'a device that does not exist' \
+    "UCX_MRAIL_DEVICES: there is no port 'soft9'" UCX_MRAIL_DEVICES=soft9
+with 2 'a GID index that does not exist' \
+    'soft0:1: UCX_MRAIL_GID_INDEX is not a routable RoCEv2 GID there' \
+    UCX_MRAIL_GID_INDEX=200
+expect_run 'a job is told why it has no rail' 0 \
+    'no rail: soft0:1 \(port rules need a NIC index, .* will not use mrail' \
+    "$soft" --session "$session" --rails 3 -- env UCX_MRAIL_UPLINKS=4 \
+    UCX_MRAIL_SUBNET_BITS=31 "$build/mrail-run" -- true
 with 0 'an index of its own for each rail' '^soft1:1 .* 6  -$' \
     UCX_MRAIL_UPLINKS=4 UCX_MRAIL_SUBNET_BITS=31 UCX_MRAIL_NIC_INDEX=1,6
 with 0 'a rail without an index' \

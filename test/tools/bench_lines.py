@@ -1,5 +1,6 @@
 """Code shared by the tests of contrib/bench_tools: search path, samples,
 output."""
+import io
 import os
 import pathlib
 import sys
@@ -11,7 +12,7 @@ TOP = pathlib.Path(os.environ.get('srcdir') or
                    pathlib.Path(__file__).resolve().parents[2]).resolve()
 sys.path.insert(0, str(TOP / 'contrib'))
 
-from bench_tools import figure  # noqa: E402 (after the path)
+from bench_tools import figure, runner  # noqa: E402 (after the path)
 from bench_tools.figure import Figure, Sample  # noqa: E402
 
 
@@ -25,6 +26,14 @@ def evaluated(own, other=(), wanted=5, planned=(), **target):
     spec = Figure('w', 'u', target.pop('better', 'more'), 'own',
                   'other' if other else None, 'p' if other else None, **target)
     return figure.evaluate(spec, made(own), made(other), wanted, planned)
+
+
+def bench_in(folder):
+    """Returns a Bench that keeps its files in `folder` and prints nothing."""
+    bench = runner.Bench(5, out=io.StringIO())
+    bench.area, bench.dir = 'area', pathlib.Path(folder)
+    bench.progress = runner.Progress(out=io.StringIO())
+    return bench
 
 
 OWN = (5, 1, 4, 2, 3)

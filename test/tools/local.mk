@@ -9,7 +9,8 @@ TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/distributed.sh \
     test/tools/node.xml test/tools/plan_check.py test/tools/test_bench_tools.py \
-    test/tools/test_bench_figures.py test/tools/bench_lines.py
+    test/tools/test_bench_figures.py test/tools/test_bench_paths.py \
+    test/tools/bench_lines.py
 TESTS += $(TOOL_SCRIPT_TESTS)
 
 if HAVE_CMOCKA

@@ -134,6 +134,18 @@ class Figures(unittest.TestCase):
         """median of an odd number of values"""
         self.assertEqual(evaluated(OWN, FULL)[0]['value'], 3)
 
+    def test_beside(self):
+        """values from other sources: medians of samples, numbers, or none"""
+        samples_ = {'own': {0: Sample(3), 2: Sample(5), 1: Sample(9)}}
+        item = Figure('w', 'u', 'less', 'x',
+                      beside=(('simulated', 'own', None), ('paper', 0.06, 92.22)))
+        self.assertEqual(figure.values_beside(item, samples_),
+                         {'simulated': [5, None], 'paper': [0.06, 92.22]})
+        with self.assertRaisesRegex(ValueError, 'w: no measurement of own'):
+            figure.values_beside(item, {})
+        text = figure.row(dict(evaluated(OWN)[0], beside={'paper': [0.06, None]}))
+        self.assertIn('paper 0.06, baseline -', text)
+
     def test_ratio(self):
         """ratio to the baseline"""
         self.assertEqual(evaluated(OWN, FULL)[0]['ratio'], 1.5)

@@ -18,20 +18,12 @@ import xml.etree.ElementTree
 
 sys.dont_write_bytecode = True
 
-from bench_lines import FULL, OWN, TOP, TWENTY, evaluated, main  # noqa: E402
-from bench_tools import (against, cli, exchange_areas, lab_areas,
-                         multirail_area, orchestrator_area, osu_area, other_areas,
-                         paths_picture, record, runner, samples, svg,
-                         try_report, window_picture)
+from bench_lines import (FULL, OWN, TOP, TWENTY, bench_in,  # noqa: E402
+                         evaluated, main)
+from bench_tools import (against, cli, exchange_areas, multirail_area,
+                         orchestrator_area, osu_area, other_areas, record, runner,
+                         samples, svg, try_report, window_picture)
 from bench_tools.figure import Figure, Sample
-
-
-def bench_in(folder):
-    """Returns a Bench that keeps its files in `folder` and prints nothing."""
-    bench = runner.Bench(5, out=io.StringIO())
-    bench.area, bench.dir = 'area', pathlib.Path(folder)
-    bench.progress = runner.Progress(out=io.StringIO())
-    return bench
 
 
 class Runs(unittest.TestCase):
@@ -163,56 +155,6 @@ class Areas(unittest.TestCase):
         """alltoallv: the lower bound of a pair and the others"""
         self.assertEqual(exchange_areas.bound_s_of(200, 200), 1)
         self.assertEqual(exchange_areas.bound_s_of(0, 400), 2)
-
-    def test_lab_least(self):
-        """paths: the lower bound of an exchange in the lab"""
-        # Each of 4 ranks sends 4/7 of 70 MB over uplinks of 80 MB/s in total.
-        self.assertAlmostEqual(lab_areas.bound_s(8, 'alltoallv', 70e6), 2)
-        self.assertAlmostEqual(lab_areas.bound_s(8, 'ring', 70e6), 3.5)
-        self.assertAlmostEqual(lab_areas.bound_s(2, 'alltoallv', 80e6), 1)
-
-    def test_lab_loads(self):
-        """paths: uplink loads from the status of a lab"""
-        def link(name, use):
-            return {'link': name, 'up': {'utilisation': use}}
-
-        text = json.dumps({'links': [
-            link('h1-l1.0', 0.9), link('l1-s1.0', 0.5), link('l1-s1.1', 0.25),
-            link('l2-s1.0', 0.75)]})
-        self.assertEqual(lab_areas.loads_of(text), [50, 25, 75])
-        self.assertEqual(lab_areas.loads_of(text, 'l1-', {'l1-s1.0'}), [25])
-
-    def test_idle_lab(self):
-        """paths: idle uplinks are a failure, not a perfect balance"""
-        with tempfile.TemporaryDirectory() as folder:
-            bench = bench_in(folder)
-            lab = lab_areas.Lab(bench)
-            with self.assertRaises(ValueError):
-                lab.add_loads('x', [0.1, 0.1], 0)
-            lab.add_loads('x', [40, 60], 0)
-            got = {key: values[0].value for key, values in bench.samples.items()}
-            self.assertEqual(got, {'x.cv': 20, 'x.mean': 50, 'x.variance': 100,
-                                   'x.spread': 20})
-
-    def test_paths_picture(self):
-        """paths: the picture needs all exchanges of the lab"""
-        figures = []
-        for pattern, _ in paths_picture.PATTERNS:
-            for row in paths_picture.ROWS:
-                figures += [
-                    {'what': paths_picture.TIME.format(pattern), 'value': 1.02,
-                     'baseline': row, 'baseline_value': 1.5},
-                    {'what': paths_picture.VARIATION, 'value': 0.25,
-                     'baseline': row, 'baseline_value': 30}]
-        self.assertTrue(paths_picture.is_possible(figures))
-        measured = {figure.what for pattern, _ in paths_picture.PATTERNS
-                    for figure in lab_areas.load_figures(
-                        f'{pattern}, 8 lanes, rules', 'x')}
-        self.assertLessEqual({item['what'] for item in figures}, measured)
-        self.assertFalse(paths_picture.is_possible(figures[2:]))
-        drawn = paths_picture.draw(figures)
-        xml.etree.ElementTree.fromstring(drawn)
-        self.assertIn('1.02 x', drawn)
 
     def test_growth(self):
         """planner: time per demand, if both values are known"""
@@ -548,6 +490,33 @@ class Pages(unittest.TestCase):
         """pages: an empty column is omitted"""
         head = record.table([evaluated(OWN)[0]])[0]
         self.assertEqual(head, '| figure | value |')
+
+    def test_columns_beside(self):
+        """pages: values from other sources stand beside those measured"""
+        figures = [dict(evaluated(OWN, FULL)[0],
+                        beside={'simulated': [4, 7], 'paper': [0.06, None]}),
+                   evaluated(OWN, FULL)[0]]
+        lines = record.table(figures)
+        self.assertEqual(lines[0], '| figure | value | simulated | paper | '
+                         'baseline | its value | baseline simulated | ratio |')
+        self.assertEqual(lines[2], '| w | 3 u | 4 u | 0.06 u | p | 2 u | 7 u | '
+                         '1.500 |')
+        self.assertEqual(lines[3], '| w | 3 u |  |  | p | 2 u |  | 1.500 |')
+
+    def test_shown_beside(self):
+        """a figure whose simulation is missing is a failure"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            bench.add('own', Sample(1), 0)
+            bench.rounds = 1
+            item = Figure('w', 'u', 'less', 'own', beside=(('simulated', 'x', None),))
+            bench.show(item)
+            self.assertTrue(bench.failed)
+            bench.failed = False
+            bench.add('x', Sample(2), 0)
+            bench.show(item)
+        self.assertFalse(bench.failed)
+        self.assertEqual(bench.figures[-1]['beside'], {'simulated': [2, None]})
 
     def test_data(self):
         """data: writing and reading it back preserves it"""

@@ -110,6 +110,12 @@ expect 'an unknown device is named' "$tmp/dev" 'ERROR.*nosuch'
 expect_none 'an unknown device leaves no transport' "$tmp/dev" \
     'Transport: mrail$'
 
+UCX_TLS=mrail,self UCX_MRAIL_UPLINKS=4 UCX_MRAIL_SUBNET_BITS=31 \
+    info "$tmp/no_index" -d -t mrail
+expect_count 'addresses without a NIC index: one line gives the reason' \
+    "$tmp/no_index" \
+    'this node has no rail: soft0:1 \(port rules need a NIC index' 1
+
 UCX_TLS=mrail,self UCX_NET_DEVICES=mlx5_0:1 info "$tmp/net" -d -t mrail
 expect_count 'UCX_NET_DEVICES that excludes the device is reported once' \
     "$tmp/net" 'UCX_NET_DEVICES=mlx5_0:1 leaves its device out' 1
@@ -127,7 +133,7 @@ else
     UCX_TLS=mrail,self LD_PRELOAD="$shim" "$ucx_info" -d -t mrail \
         >"$tmp/none" 2>&1
     expect_count 'no rails: one line says so' "$tmp/none" \
-        'names mrail, but this node has no rail' 1
+        'names mrail, but this node has no rail: there is no RDMA device' 1
     expect_none 'no rails: no transport' "$tmp/none" 'Transport: mrail$'
     LD_PRELOAD="$shim" "$ucx_info" -d -t mrail >"$tmp/silent" 2>&1
     expect_none 'no rails: silent unless mrail is requested' \

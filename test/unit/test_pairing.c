@@ -214,6 +214,31 @@ static void test_nic_index(void **state)
     mrail_config_cleanup(&config);
 }
 
+/* The list of rejected ports has the reasons, and never a part of one. */
+static void test_rejected_ports(void **state)
+{
+    mrail_rejected_ports_t rejected = {.length = 0};
+    mrail_rail_attr_t attr = {.device = "d0", .port = 1, .selected = 1};
+    size_t length;
+
+    mrail_rejected_ports_add(&rejected, &attr);
+    assert_string_equal(mrail_rejected_ports_text(&rejected),
+                        "there is no RDMA device");
+    attr.selected = 0;
+    strcpy(attr.reason, "down");
+    mrail_rejected_ports_add(&rejected, &attr);
+    attr.port = 2;
+    mrail_rejected_ports_add(&rejected, &attr);
+    assert_string_equal(mrail_rejected_ports_text(&rejected),
+                        "d0:1 (down), d0:2 (down)");
+    for (unsigned i = 0; i < 1000; ++i) {
+        mrail_rejected_ports_add(&rejected, &attr);
+        length = strlen(mrail_rejected_ports_text(&rejected));
+        assert_true(length < sizeof(rejected.text));
+        assert_int_equal(rejected.text[length - 1], ')');
+    }
+}
+
 /* Returns the index of a rail with this number, device and port, or a negative
  * number. */
 static int index_of(const char *text, unsigned rail, const char *device,
@@ -462,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_subnets),
         cmocka_unit_test(test_nic_index),
         cmocka_unit_test(test_nic_index_lists),
+        cmocka_unit_test(test_rejected_ports),
         cmocka_unit_test(test_params),
         cmocka_unit_test(test_unknown_params),
     };

@@ -41,8 +41,7 @@ static mrail_engine_t *engine_instance;
 typedef struct mrail_open_discovery {
     mrail_rail_attr_t attr[MRAIL_MAX_RAILS];
     unsigned count;
-    char rejected[512];
-    size_t rejected_length;
+    mrail_rejected_ports_t rejected;
 } mrail_open_discovery_t;
 
 /* Registers a chunk of buffers and writes the constant parts of each buffer. */
@@ -131,20 +130,11 @@ static void mrail_engine_init_pools(mrail_engine_t *engine)
 static void mrail_open_discovery_port(void *arg, const mrail_rail_attr_t *attr)
 {
     mrail_open_discovery_t *discovery = arg;
-    int n;
 
     if (attr->selected) {
         discovery->attr[discovery->count++] = *attr;
-        return;
     }
-    n = snprintf(discovery->rejected + discovery->rejected_length,
-                 sizeof(discovery->rejected) - discovery->rejected_length,
-                 "%s%s:%u (%s)", (discovery->rejected_length == 0) ? "" : ", ",
-                 attr->device, attr->port, attr->reason);
-    if ((n > 0) && (discovery->rejected_length + (size_t)n <
-                    sizeof(discovery->rejected))) {
-        discovery->rejected_length += (size_t)n;
-    }
+    mrail_rejected_ports_add(&discovery->rejected, attr);
 }
 
 static int mrail_engine_open_rails(mrail_engine_t *engine)
@@ -158,8 +148,7 @@ static int mrail_engine_open_rails(mrail_engine_t *engine)
     }
     if (discovery.count == 0) {
         mrail_warn("no rail: %s; see 'mrail info'",
-                   (discovery.rejected_length == 0) ? "there is no RDMA device"
-                                                    : discovery.rejected);
+                   mrail_rejected_ports_text(&discovery.rejected));
         return -ENODEV;
     }
     for (unsigned i = 0; i < discovery.count; ++i) {

@@ -285,6 +285,7 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
 {
     struct ibv_gid_entry entry;
     struct ibv_port_attr port;
+    const char *reason;
     unsigned host;
 
     if (ibv_query_port(ctx, (uint8_t)attr->port, &port) != 0) {
@@ -306,7 +307,8 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
     attr->gid_index = mrail_gid_find(ctx, attr->port, port.gid_tbl_len,
                                      discovery->config->gid_index, &entry);
     if (attr->gid_index < 0) {
-        return (discovery->config->gid_index >= 0)
+        attr->bad_parameter = (discovery->config->gid_index >= 0);
+        return attr->bad_parameter
                    ? "UCX_MRAIL_GID_INDEX is not a routable RoCEv2 GID there"
                    : "the port has no routable RoCEv2 GID";
     }
@@ -319,8 +321,10 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
                                  ((uint32_t)attr->gid[14] << 8) | attr->gid[15])
             : 0,
         &attr->subnet, &host);
-    return mrail_discovery_nic_index(discovery->config, discovery->num_selected,
-                                     host, attr);
+    reason = mrail_discovery_nic_index(discovery->config,
+                                       discovery->num_selected, host, attr);
+    attr->bad_parameter = (reason != NULL);
+    return reason;
 }
 
 static void mrail_discovery_port(mrail_discovery_t *discovery,
