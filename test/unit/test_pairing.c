@@ -4,7 +4,7 @@
 #include "rail/mrail.h"
 #include "rail/params.h"
 #include "rail/proto/pairing.h"
-#include "rail/verbs/discovery.h"
+#include "rail/verbs/rail.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,14 +4,8 @@
  * cookie is not the known one.
  */
 #include "config.h"
-#include "rail/conn/ctl_recv.h"
+#include "rail/conn/conn.h"
 
-#include "rail/conn/ctl_recv_lane.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/move_lane.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
 #include "rail/verbs/rail.h"
 
 #include <errno.h>

@@ -1,16 +1,8 @@
 /* Received control messages about lanes. */
 #include "config.h"
-#include "rail/conn/ctl_recv_lane.h"
+#include "rail/conn/conn.h"
 
 #include "base/seq.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane_request.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/qp_budget.h"
 #include "rail/state/signals.h"
 
 /* Returns the base pair of the initiator. */

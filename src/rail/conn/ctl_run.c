@@ -9,16 +9,9 @@
  * one with the lower id becomes the initiator.
  */
 #include "config.h"
-#include "rail/conn/ctl_run.h"
+#include "rail/conn/conn.h"
 
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_request.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/move_lane.h"
-#include "rail/conn/paths.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/verbs/rail.h"
 
 #include <errno.h>
 #include <pthread.h>

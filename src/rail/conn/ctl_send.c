@@ -7,12 +7,10 @@
  * caller retries later. Any other error counts as a lost datagram.
  */
 #include "config.h"
-#include "rail/conn/ctl_send.h"
+#include "rail/conn/conn.h"
 
 #include "rail/proto/pairing.h"
-#include "rail/verbs/ah.h"
 #include "rail/verbs/rail.h"
-#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 #include <string.h>

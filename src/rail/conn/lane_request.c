@@ -3,17 +3,9 @@
  * lack of room or QPs and answers that yield no lane.
  */
 #include "config.h"
-#include "rail/conn/lane_request.h"
+#include "rail/conn/conn.h"
 
 #include "orchestrator/ports.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
-#include "rail/conn/qp_budget.h"
 #include "rail/params.h"
 
 #include <errno.h>

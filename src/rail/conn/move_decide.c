@@ -1,10 +1,8 @@
 /* Decides which lane moves to another source port. */
 #include "config.h"
-#include "rail/conn/move_decide.h"
+#include "rail/conn/conn.h"
 
 #include "orchestrator/repath.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/move_lane.h"
 #include "rail/params.h"
 
 #include <errno.h>

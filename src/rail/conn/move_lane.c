@@ -23,15 +23,12 @@
  * that supports neither keeps its ports.
  */
 #include "config.h"
-#include "rail/conn/move_lane.h"
+#include "rail/conn/conn.h"
 
 #include "orchestrator/ports.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/verbs/ah.h"
+#include "rail/verbs/rail.h"
 #include "rail/verbs/port_control.h"
 #include "telemetry/page.h"
-#include "rail/verbs/qp.h"
 
 #include <string.h>
 

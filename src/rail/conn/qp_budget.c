@@ -3,9 +3,7 @@
  * evicts them.
  */
 #include "config.h"
-#include "rail/conn/qp_budget.h"
-
-#include "rail/conn/lane.h"
+#include "rail/conn/conn.h"
 
 /* Minimum interval between searches. */
 #define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS)

@@ -1,7 +1,7 @@
 #include "config.h"
 #include "rail/data/am_ack.h"
 
-#include "rail/conn/lane_buffers.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rx.h"
 #include "rail/data/tx_post.h"

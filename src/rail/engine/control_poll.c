@@ -1,20 +1,12 @@
 
 #include "config.h"
-#include "rail/engine/control_poll.h"
+#include "rail/engine/engine.h"
 
-#include "rail/conn/ctl_recv.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
-#include "rail/conn/rail_error.h"
-#include "rail/engine/progress.h"
-#include "rail/engine/telemetry_export.h"
+#include "rail/conn/conn.h"
 #include "rail/params.h"
-#include "rail/recovery/stall_detect.h"
+#include "rail/recovery/recovery.h"
 #include "rail/state/data_lock.h"
-#include "rail/verbs/events.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/verbs/rail.h"
 #include "telemetry/page.h"
 
 #include <sched.h>

@@ -5,11 +5,10 @@
  * within milliseconds.
  */
 #include "config.h"
-#include "rail/engine/control_thread.h"
+#include "rail/engine/engine.h"
 
-#include "rail/conn/ctl_run.h"
-#include "rail/engine/control_poll.h"
-#include "rail/state/control_wake.h"
+#include "rail/conn/conn.h"
+#include "rail/state/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,18 +2,10 @@
 #include "config.h"
 #include "rail/engine/engine.h"
 
-#include "rail/conn/lane.h"
-#include "rail/conn/peer.h"
-#include "rail/engine/control_thread.h"
-#include "rail/engine/engine_query.h"
-#include "rail/engine/mem.h"
-#include "rail/engine/stats.h"
-#include "rail/engine/telemetry_export.h"
+#include "rail/conn/conn.h"
 #include "rail/params.h"
 #include "rail/proto/pairing.h"
 #include "rail/state/data_lock.h"
-#include "rail/verbs/alloc.h"
-#include "rail/verbs/discovery.h"
 #include "rail/verbs/rail.h"
 
 #include <errno.h>

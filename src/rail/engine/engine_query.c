@@ -1,6 +1,6 @@
 /* Queries: attributes, rails and memory of an engine. */
 #include "config.h"
-#include "rail/engine/engine_query.h"
+#include "rail/engine/engine.h"
 
 #include "base/log.h"
 #include "rail/verbs/rail.h"

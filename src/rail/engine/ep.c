@@ -1,16 +1,14 @@
 /* Endpoints: thin handles for a peer. */
 #include "config.h"
 
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/peer.h"
-#include "rail/conn/qp_budget.h"
+#include "rail/conn/conn.h"
 #include "rail/data/flush.h"
 #include "rail/data/rma_cancel.h"
 #include "rail/proto/wire.h"
-#include "rail/recovery/peer_end.h"
+#include "rail/recovery/recovery.h"
 #include "rail/state/engine.h"
-#include "rail/state/control_wake.h"
-#include "rail/verbs/discovery.h"
+#include "rail/state/signals.h"
+#include "rail/verbs/rail.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "rail/data/done.h"
 #include "rail/data/rma.h"
 #include "rail/data/rma_cancel.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/state/data_lock.h"
 #include "rail/state/engine.h"
 

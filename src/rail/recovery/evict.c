@@ -13,18 +13,14 @@
  * that does not call the library stay until it does.
  */
 #include "config.h"
-#include "rail/recovery/evict.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_up.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rx.h"
 #include "rail/data/visible.h"
-#include "rail/recovery/failover.h"
-#include "rail/state/control_wake.h"
+#include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
 
 #include <errno.h>

@@ -14,15 +14,9 @@
  * while the process computes, on the control thread.
  */
 #include "config.h"
-#include "rail/recovery/failover.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_replay.h"
 #include "rail/data/flush.h"
 #include "rail/data/peer_lanes.h"
@@ -30,7 +24,6 @@
 #include "rail/data/rx.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
-#include "rail/verbs/qp.h"
 #include "telemetry/page.h"
 
 #include <errno.h>

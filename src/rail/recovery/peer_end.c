@@ -3,16 +3,13 @@
  * only then do its operations fail.
  */
 #include "config.h"
-#include "rail/recovery/peer_end.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_stats.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_replay.h"
 #include "rail/data/flush.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rma_replay.h"
-#include "rail/recovery/failover.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"
 #include "telemetry/page.h"

@@ -27,11 +27,9 @@
  * All functions: data-path lock and control lock held.
  */
 #include "config.h"
-#include "rail/recovery/stall_detect.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/move_decide.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/visible.h"
 #include "rail/state/signals.h"

@@ -3,7 +3,7 @@
 #include "rail/mrail.h"
 
 #include "base/log.h"
-#include "rail/verbs/discovery.h"
+#include "rail/verbs/rail.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>

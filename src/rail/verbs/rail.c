@@ -3,10 +3,6 @@
 
 #include "base/log.h"
 #include "rail/params.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/alloc.h"
-#include "rail/verbs/discovery.h"
-#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 #include <stdlib.h>

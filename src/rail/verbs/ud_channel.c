@@ -1,10 +1,8 @@
 /* The control channel of a rail: a UD QP with its buffers. */
 #include "config.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/verbs/rail.h"
 
 #include "base/log.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/alloc.h"
 
 #include <errno.h>
 #include <string.h>
