@@ -203,7 +203,7 @@ static void peer_drop(mrail_peer_t *peer)
 
         if (lane != NULL) {
             mrail_list_del(&lane->ack_list);
-            mrail_lane_destroy_qp(env.engine, lane);
+            mrail_lane_destroy_qp(lane);
             free(lane);
         }
     }

@@ -9,11 +9,10 @@
 
 /* ---- Peers: creation, search and requests (peer.c) ---- */
 
-/* Finds a peer by id; NULL: there is none. Control lock held. */
+/* Finds a peer by id; NULL: there is none. */
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 
-/* Creates a peer with this id. Returns NULL if memory runs out. Control lock
- * held. */
+/* Creates a peer with this id. Returns NULL if memory runs out. */
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 
 /* Frees the peer, but not its lanes. Both locks held, or the engine is
@@ -24,12 +23,10 @@ void mrail_peer_free(mrail_peer_t *peer) MRAIL_BOTH;
  * not freed, or too long ago. Control lock held. */
 int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
 
-/* Marks a new peer as failed, because a peer with its id was freed earlier.
- * Both locks held. */
+/* Marks a new peer as failed, because a peer with its id was freed earlier. */
 void mrail_peer_set_departed(mrail_peer_t *peer, int status) MRAIL_BOTH;
 
-/* Requests the first lane, or all lanes, from the control thread. Data-path
- * lock held. */
+/* Requests the first lane, or all lanes, from the control thread. */
 void mrail_peer_request_lanes(mrail_peer_t *peer,
                               int all) MRAIL_DATA MRAIL_NO_CTL;
 
@@ -44,12 +41,12 @@ void mrail_peer_activate(mrail_peer_t *peer) MRAIL_DATA;
 /* Stores the peer's rails and pairs them with the local ones. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
-/* ---- Work of the control thread for a peer, and the failure of the peer (ctl_work.c) ---- */
+/* ---- Work of the control thread for a peer, and the failure of the peer
+ * (ctl_work.c) ---- */
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
 
-/* Requests that the control thread visit the peer when it next wakes up.
- * Control lock held. */
+/* Requests that the control thread visit the peer when it next wakes up. */
 void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Returns 1 if the peer may connect now. If not, returns 0, and the control
@@ -58,11 +55,11 @@ void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
 int mrail_ctl_may_connect(mrail_peer_t *peer);
 
 /* Lets another peer connect, because this one has connected or failed, or is
- * silent. Control lock held. */
+ * silent. */
 void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Starts a liveness check of the peer's control thread. The peer fails if no
- * answer arrives. Control lock held. */
+ * answer arrives. */
 void mrail_ctl_probe(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Marks the peer as failed with `status`, unless it already is. */
@@ -167,31 +164,31 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
 
 /* ---- Received control messages about lanes (ctl_recv_lane.c) ---- */
 
-void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
+void mrail_ctl_on_lane_req(mrail_peer_t *peer,
                            const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
-void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
+void mrail_ctl_on_lane_ready(mrail_peer_t *peer,
                              const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
-void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+void mrail_ctl_on_lane_rep(mrail_peer_t *peer,
                            const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 /* Handles FAIL: the peer's end of a lane has failed. This end closes before it
  * replies, because only then is the number of arrived messages final. If the
  * epoch in FAIL is over, the reply is repeated. */
-void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
+void mrail_ctl_on_fail(mrail_peer_t *peer,
                        const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 /* Handles EVICT: the peer has released a lane. Once refused, an EVICT is always
  * refused, because a late repeat must not evict a lane that the peer uses
  * again. The first lane is never evicted. */
-void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
+void mrail_ctl_on_evict(mrail_peer_t *peer,
                         const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
-void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
+void mrail_ctl_on_confirm(mrail_peer_t *peer,
                           const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
-void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
+void mrail_ctl_on_refuse(mrail_peer_t *peer,
                          const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
 /* ---- Sending what is due (ctl_run.c) ---- */
@@ -200,7 +197,7 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* Postpones the deadlines of all peers by `suspended_ns`, the time for which
- * this process has been suspended. Both locks held. */
+ * this process has been suspended. */
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
                          mrail_ns_t now_ns) MRAIL_BOTH;
 
@@ -218,26 +215,24 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr) MRAIL_DATA;
 
 /* Posts a final request on a QP in the error state. Its completion proves that
  * all earlier requests have completed, including unsignalled ones. Call this
- * until sq_done equals sq_posted. Data-path lock held. */
+ * until sq_done equals sq_posted. */
 void mrail_lane_drain(mrail_lane_t *lane) MRAIL_DATA;
 
 /* Creates the QP on the rail, and reserves its receive buffers. Returns 0 or
  * -errno. */
-int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
-                         mrail_rail_t *rail) MRAIL_CTL;
+int mrail_lane_create_qp(mrail_lane_t *lane, mrail_rail_t *rail) MRAIL_CTL;
 
 /* Destroys the QP, if there is one, and returns its receive buffers to the
  * rail. */
-void mrail_lane_destroy_qp(mrail_engine_t *engine,
-                           mrail_lane_t *lane) MRAIL_CTL;
+void mrail_lane_destroy_qp(mrail_lane_t *lane) MRAIL_CTL;
 
 /* Destroys the QP and frees its entry in the lane table. The lane itself
  * remains, because messages and statistics may refer to it. */
-void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
+void mrail_lane_end(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Ends and frees the lane, which must have nothing in flight. If the lane was
  * ever connected, the data-path lock must be held as well. */
-void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_BOTH;
+void mrail_lane_release(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Like mrail_lane_release(), with the event that ends the epoch. Keeps what is
  * needed to answer late messages about the epoch. */
@@ -246,9 +241,8 @@ void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
 
 /* Connects the QP to the remote end, so that it can receive and send. Returns 0
  * or -errno. */
-int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
-                       const mrail_wire_lane_t *remote,
-                       const mrail_wire_rail_t *remote_rail) MRAIL_CTL;
+int mrail_lane_connect(mrail_lane_t *lane,
+                       const mrail_wire_lane_t *remote) MRAIL_CTL;
 
 /* The only writer of the state: applies an event, and logs the transition.
  * Returns the actions; it has already carried out DO_CHECK and DO_EXCHANGE.
@@ -256,7 +250,8 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
 unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause) MRAIL_CTL;
 
-/* ---- Receive buffers of a lane in the rail's SRQ, and the credits they back (lane_buffers.c) ---- */
+/* ---- Receive buffers of a lane in the rail's SRQ, and the credits they back
+ * (lane_buffers.c) ---- */
 
 /* Returns the state of the rail's receive buffers. */
 mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
@@ -264,21 +259,13 @@ mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
 
 /* Adds receive buffers for `count` more messages of the peer. Returns 0 or
  * -errno. */
-int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
-                           unsigned count) MRAIL_CTL;
+int mrail_lane_add_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
 
 /* Removes the buffers of `count` messages from the lane. */
 void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
 
-/* Sets the window of a new lane, which carries active messages if its slot is
- * below num_pairs, and reserves a buffer for each message that the peer may
- * send. If the SRQ is too small for all lanes, the last ones share the buffers
- * of the others. The NIC retries a message that finds no buffer (RNR). Returns 0
- * or -errno. */
-int mrail_lane_reserve_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
-                               unsigned num_pairs) MRAIL_CTL;
-
-/* ---- Errors of lanes and peers. These functions only set bits, on which recovery/ acts (lane_error.c) ---- */
+/* ---- Errors of lanes and peers. These functions only set bits, on which
+ * recovery/ acts (lane_error.c) ---- */
 
 /* Reports an error of the lane's QP, which starts a failover. Data-path lock
  * held. */
@@ -302,7 +289,8 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
 /* Sets the lane's bit, so that progress threads may use it. */
 void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
 
-/* ---- Statistics of lanes, kept beyond the end of their peers (lane_stats.c) ---- */
+/* ---- Statistics of lanes, kept beyond the end of their peers (lane_stats.c)
+ * ---- */
 
 /* A lane that has, or had, a QP. */
 typedef struct mrail_stats_lane {
@@ -318,8 +306,7 @@ typedef struct mrail_stats_lane {
  * does not grow without bound. */
 #define MRAIL_STATS_LANES 1024
 
-/* Keeps the lane's data for the statistics, because its peer is being freed.
- * Control lock held. */
+/* Keeps the lane's data for the statistics, because its peer is being freed. */
 void mrail_stats_keep_lane(const mrail_lane_t *lane) MRAIL_CTL;
 
 mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane);
@@ -392,10 +379,10 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
 /* Makes room for a lane when the QP budget is exhausted, by requesting the
  * eviction of the least recently used lanes. If `hard` is set, the lane is the
  * first one to its peer, and recently used lanes are candidates as well.
- * Returns 0 if no lane can be evicted. Control lock held. */
+ * Returns 0 if no lane can be evicted. */
 int mrail_evict_make_room(mrail_engine_t *engine, int hard) MRAIL_CTL;
 
-/* Logs once that the QP budget is exhausted. Control lock held. */
+/* Logs once that the QP budget is exhausted. */
 void mrail_ctl_budget(mrail_engine_t *engine) MRAIL_CTL;
 
 /* ---- Moves of lanes to other source ports (move_lane.c) ---- */
@@ -418,7 +405,7 @@ void mrail_move_back(mrail_lane_t *lane, uint32_t seq,
 
 /* Compares the peer's lanes, and moves one that shares its path with others.
  * recovery/stall_detect.c calls it at every tick. Returns 1 while a lane is
- * held and needs further ticks. Both locks held. */
+ * held and needs further ticks. */
 int mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* ---- The paths to a peer (paths.c) ---- */
@@ -431,9 +418,7 @@ int mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_BOTH;
 static inline mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer,
                                             unsigned slot)
 {
-    unsigned pair = (peer->base + slot) % peer->num_pairs;
-
-    return &peer->engine->rails[peer->pairs[pair].local];
+    return &peer->engine->rails[peer->pairs[mrail_peer_pair(peer, slot)].local];
 }
 
 void mrail_paths_init(mrail_peer_t *peer);
@@ -468,7 +453,8 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
                           mrail_ns_t now_ns) MRAIL_CTL;
 
-/* ---- Events of a rail that concern the paths of all peers (rail_paths.c) ---- */
+/* ---- Events of a rail that concern the paths of all peers (rail_paths.c)
+ * ---- */
 
 /* Reports a port event to every path that uses the rail. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
@@ -496,17 +482,16 @@ void mrail_paths_readdress(mrail_engine_t *engine,
 
 /* ---- Errors of whole rails, and outages (rail_error.c) ---- */
 
-/* Requests the failover of all lanes of the rail, whose device is gone. Control
- * lock held. */
+/* Requests the failover of all lanes of the rail, whose device is gone. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause) MRAIL_CTL;
 
 /* Begins and ends outages, one batch of lanes and paths per rail at a time.
- * Returns the time of the next call. Control lock held. */
+ * Returns the time of the next call. */
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Requests the failover of all lanes of every rail whose completion queue has
- * failed. Control lock held. */
+ * failed. */
 void mrail_failover_check_rails(mrail_engine_t *engine) MRAIL_CTL;
 
 #endif

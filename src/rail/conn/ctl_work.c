@@ -5,11 +5,9 @@
 #include "config.h"
 #include "rail/conn/conn.h"
 
-#include "rail/params.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>
-#include "rail/verbs/rail.h"
 #include <arpa/inet.h>
 
 /* Minimum peer timeout until a first lane has come up. */
@@ -79,8 +77,7 @@ void mrail_ctl_connected(mrail_peer_t *peer)
         mrail_list_del(&next->connect);
         /* Peers in other states have failed, or have been connected by the peer
          * itself. */
-        if ((next->state == MRAIL_PEER_NEW) &&
-            (__atomic_load_n(&next->failed, __ATOMIC_RELAXED) == 0)) {
+        if ((next->state == MRAIL_PEER_NEW) && !mrail_peer_has_failed(next)) {
             mrail_ctl_work(next);
             return;
         }
@@ -129,7 +126,7 @@ void mrail_ctl_probe(mrail_peer_t *peer)
 
 void mrail_peer_error(mrail_peer_t *peer, const char *cause)
 {
-    if (!__atomic_load_n(&peer->failed, __ATOMIC_RELAXED)) {
+    if (!mrail_peer_has_failed(peer)) {
         mrail_warn("peer %016llx: %s", (unsigned long long)peer->id, cause);
     }
     mrail_ctl_peer_failed(peer, -ECONNRESET);
@@ -143,7 +140,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
     mrail_log_level_t level = MRAIL_LOG_WARN;
     char address[INET6_ADDRSTRLEN];
 
-    if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
+    if (mrail_peer_has_failed(peer)) {
         return; /* all lanes of the peer are ending */
     }
     if (!MRAIL_FAILOVER) {

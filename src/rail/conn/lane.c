@@ -2,10 +2,8 @@
 #include "rail/conn/conn.h"
 
 #include "orchestrator/ports.h"
-#include "rail/params.h"
 #include "rail/state/record.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -99,131 +97,6 @@ void mrail_lane_drain(mrail_lane_t *lane)
     }
 }
 
-/* Returns the number of send queue entries for a lane. Chunks are few and
- * large, so lanes without active messages need fewer entries. */
-static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
-                                    const mrail_lane_t *lane)
-{
-    unsigned depth = engine->config.tx_queue_len;
-
-    return (lane->slot == 0) ? depth : MRAIL_MAX(depth / 4, 16u);
-}
-
-int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
-                         mrail_rail_t *rail)
-{
-    unsigned depth = mrail_lane_tx_depth(engine, lane);
-    uint64_t serial = (engine->qp_serial + 1) << 16 | lane->index;
-    int ret;
-
-    lane->rail = rail;
-    mrail_record_lane(lane);
-    lane->qp = mrail_qp_create(rail, depth, serial);
-    if (lane->qp == NULL) {
-        return -errno;
-    }
-    ++engine->qp_serial;
-    lane->qp_serial = serial;
-    lane->move = (mrail_port_move_t){0};
-    lane->max_inline = rail->attr.max_inline;
-    lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
-    lane->sq_depth = depth;
-    ret = mrail_lane_reserve_buffers(engine, lane, lane->peer->num_pairs);
-    if (ret != 0) {
-        mrail_qp_destroy(lane->qp);
-        lane->qp = NULL;
-        return ret;
-    }
-    __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
-    lane->last_qpn = lane->qpn;
-    mrail_list_add_tail(&rail->lanes, &lane->rail_list);
-    ++rail->num_lanes;
-    ++engine->num_qps;
-    engine->num_further += (lane->slot != 0);
-    engine->sq_entries += depth;
-    return 0;
-}
-
-void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
-{
-    if (lane->qp != NULL) {
-        __atomic_store_n(&lane->qpn, 0, __ATOMIC_RELAXED);
-        mrail_qp_destroy(lane->qp);
-        lane->qp = NULL;
-        mrail_list_del(&lane->rail_list);
-        --lane->rail->num_lanes;
-        --engine->num_qps;
-        engine->num_further -= (lane->slot != 0);
-        engine->sq_entries -= lane->sq_depth;
-        lane->rail->carried += lane->am_carried + lane->rma_carried;
-        lane->am_carried = lane->rma_carried = 0;
-        memset(&lane->batch, 0, sizeof(lane->batch));
-        lane->batch.am_begin = lane->am.sent;
-        lane->rail->num_am_lanes -= (lane->am.window != 0);
-        mrail_lane_return_buffers(lane, lane->unbacked + lane->buffers);
-    }
-}
-
-void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane)
-{
-    mrail_lane_destroy_qp(engine, lane);
-    mrail_list_del(&lane->ack_list);
-    __atomic_store_n(&engine->lanes[lane->index], NULL, __ATOMIC_RELEASE);
-    engine->lane_free[engine->num_lane_free++] = lane->index;
-}
-
-void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
-{
-    mrail_lane_end(engine, lane);
-    lane->peer->lanes[lane->slot] = NULL;
-    free(lane);
-}
-
-void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
-                       const char *cause)
-{
-    lane->peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
-        .known = 1, .epoch = lane->epoch, .received = lane->am.received};
-    mrail_lane_event(lane, event, cause);
-    mrail_lane_release(lane->peer->engine, lane);
-}
-
-int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
-                       const mrail_wire_lane_t *remote,
-                       const mrail_wire_rail_t *remote_rail)
-{
-    struct ibv_ah_attr path;
-    int ret;
-
-    lane->remote_index = remote->index;
-    lane->tx_tag = mrail_data_tag(remote->index, lane->epoch);
-    lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
-    lane->remote_rail = remote->src_rail;
-    lane->am.limit = remote->credits;
-    lane->sched.nominal =
-        MRAIL_MAX(MRAIL_MIN(lane->rail->attr.rate_bps / 1000000,
-                            (uint64_t)remote_rail->rate_mbps),
-                  1ull) *
-        125000;
-    mrail_rail_fill_ah(lane->rail, &engine->config, remote_rail->gid,
-                       mrail_ports_flow_label(lane->sport), &path);
-    ret =
-        mrail_qp_to_rtr(lane->qp, lane->rail, &path, remote, remote_rail->mtu);
-    if (ret == 0) {
-        ret = mrail_qp_to_rts(lane->qp, lane->rail, &engine->config, lane->psn,
-                              remote->max_dest_rd_atomic);
-    }
-    if (ret != 0) {
-        mrail_log(__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)
-                      ? MRAIL_LOG_DEBUG
-                      : MRAIL_LOG_WARN,
-                  "%s:%u: cannot connect qp 0x%x to qp 0x%x: %s",
-                  lane->rail->attr.device, lane->rail->attr.port,
-                  lane->qp->qp_num, remote->qpn, strerror(-ret));
-    }
-    return ret;
-}
-
 /* ---- Receive buffers in the rail's SRQ, and the credits that they back ---- */
 
 static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
@@ -274,9 +147,9 @@ static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
     return 0;
 }
 
-int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
-                           unsigned count)
+int mrail_lane_add_buffers(mrail_lane_t *lane, unsigned count)
 {
+    mrail_engine_t *engine = lane->peer->engine;
     mrail_rail_t *rail = lane->rail;
     int ret;
 
@@ -300,22 +173,26 @@ mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
                              .credits = engine->config.am_credits};
 }
 
-int mrail_lane_reserve_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
-                               unsigned num_pairs)
+/* Sets the window of a new lane, which carries active messages if its slot is
+ * below num_pairs, and reserves a buffer for each message that the peer may
+ * send. If the SRQ is too small for all lanes, the last ones share the buffers
+ * of the others. The NIC retries a message that finds no buffer (RNR). Returns 0
+ * or -errno. */
+static MRAIL_CTL int mrail_lane_reserve_buffers(mrail_lane_t *lane)
 {
     mrail_rail_t *rail = lane->rail;
-    mrail_am_pool_t pool = mrail_lane_pool(engine, rail);
+    mrail_am_pool_t pool = mrail_lane_pool(lane->peer->engine, rail);
     unsigned wanted;
     int ret;
 
-    if (lane->slot >= num_pairs) {
+    if (lane->slot >= lane->peer->num_pairs) {
         mrail_am_lane_start(&lane->am, 0);
         return 0;
     }
     mrail_am_lane_start(&lane->am,
                         mrail_am_lane_window(&pool, lane->slot == 0));
     wanted = lane->am.window + MRAIL_AM_LANE_RESERVE;
-    ret = mrail_lane_add_buffers(engine, lane,
+    ret = mrail_lane_add_buffers(lane,
                                  MRAIL_MIN(wanted, pool.depth - pool.leased));
     if (ret != 0) {
         return ret;
@@ -338,6 +215,137 @@ void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count)
     count = MRAIL_MIN(count - unbacked, lane->buffers);
     lane->buffers -= count;
     rail->srq_spare += count;
+}
+
+/* ---- QPs ---- */
+
+/* Returns the number of send queue entries for a lane. Chunks are few and
+ * large, so lanes without active messages need fewer entries. */
+static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
+                                    const mrail_lane_t *lane)
+{
+    unsigned depth = engine->config.tx_queue_len;
+
+    return (lane->slot == 0) ? depth : MRAIL_MAX(depth / 4, 16u);
+}
+
+int mrail_lane_create_qp(mrail_lane_t *lane, mrail_rail_t *rail)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+    unsigned depth = mrail_lane_tx_depth(engine, lane);
+    uint64_t serial = (engine->qp_serial + 1) << 16 | lane->index;
+    int ret;
+
+    lane->rail = rail;
+    mrail_record_lane(lane);
+    lane->qp = mrail_qp_create(rail, depth, serial);
+    if (lane->qp == NULL) {
+        return -errno;
+    }
+    ++engine->qp_serial;
+    lane->qp_serial = serial;
+    lane->move = (mrail_port_move_t){0};
+    lane->max_inline = rail->attr.max_inline;
+    lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
+    lane->sq_depth = depth;
+    ret = mrail_lane_reserve_buffers(lane);
+    if (ret != 0) {
+        mrail_qp_destroy(lane->qp);
+        lane->qp = NULL;
+        return ret;
+    }
+    __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
+    lane->last_qpn = lane->qpn;
+    mrail_list_add_tail(&rail->lanes, &lane->rail_list);
+    ++rail->num_lanes;
+    ++engine->num_qps;
+    engine->num_further += (lane->slot != 0);
+    engine->sq_entries += depth;
+    return 0;
+}
+
+void mrail_lane_destroy_qp(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    if (lane->qp != NULL) {
+        __atomic_store_n(&lane->qpn, 0, __ATOMIC_RELAXED);
+        mrail_qp_destroy(lane->qp);
+        lane->qp = NULL;
+        mrail_list_del(&lane->rail_list);
+        --lane->rail->num_lanes;
+        --engine->num_qps;
+        engine->num_further -= (lane->slot != 0);
+        engine->sq_entries -= lane->sq_depth;
+        lane->rail->carried += lane->am_carried + lane->rma_carried;
+        lane->am_carried = lane->rma_carried = 0;
+        memset(&lane->batch, 0, sizeof(lane->batch));
+        lane->batch.am_begin = lane->am.sent;
+        lane->rail->num_am_lanes -= (lane->am.window != 0);
+        mrail_lane_return_buffers(lane, lane->unbacked + lane->buffers);
+    }
+}
+
+void mrail_lane_end(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    mrail_lane_destroy_qp(lane);
+    mrail_list_del(&lane->ack_list);
+    __atomic_store_n(&engine->lanes[lane->index], NULL, __ATOMIC_RELEASE);
+    engine->lane_free[engine->num_lane_free++] = lane->index;
+}
+
+void mrail_lane_release(mrail_lane_t *lane)
+{
+    mrail_lane_end(lane);
+    lane->peer->lanes[lane->slot] = NULL;
+    free(lane);
+}
+
+void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
+                       const char *cause)
+{
+    lane->peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am.received};
+    mrail_lane_event(lane, event, cause);
+    mrail_lane_release(lane);
+}
+
+int mrail_lane_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
+{
+    const mrail_config_t *config = &lane->peer->engine->config;
+    const mrail_wire_rail_t *remote_rail = &lane->peer->rails[remote->src_rail];
+    struct ibv_ah_attr path;
+    int ret;
+
+    lane->remote_index = remote->index;
+    lane->tx_tag = mrail_data_tag(remote->index, lane->epoch);
+    lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
+    lane->remote_rail = remote->src_rail;
+    lane->am.limit = remote->credits;
+    lane->sched.nominal =
+        MRAIL_MAX(MRAIL_MIN(lane->rail->attr.rate_bps / 1000000,
+                            (uint64_t)remote_rail->rate_mbps),
+                  1ull) *
+        125000;
+    mrail_rail_fill_ah(lane->rail, config, remote_rail->gid,
+                       mrail_ports_flow_label(lane->sport), &path);
+    ret =
+        mrail_qp_to_rtr(lane->qp, lane->rail, &path, remote, remote_rail->mtu);
+    if (ret == 0) {
+        ret = mrail_qp_to_rts(lane->qp, lane->rail, config, lane->psn,
+                              remote->max_dest_rd_atomic);
+    }
+    if (ret != 0) {
+        mrail_log(__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)
+                      ? MRAIL_LOG_DEBUG
+                      : MRAIL_LOG_WARN,
+                  "%s:%u: cannot connect qp 0x%x to qp 0x%x: %s",
+                  lane->rail->attr.device, lane->rail->attr.port,
+                  lane->qp->qp_num, remote->qpn, strerror(-ret));
+    }
+    return ret;
 }
 
 /* ---- Statistics, kept beyond the end of the peer ---- */

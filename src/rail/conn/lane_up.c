@@ -1,9 +1,7 @@
-/* Bringing lanes up. */
 #include "config.h"
 #include "rail/conn/conn.h"
 
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
 
 #include <arpa/inet.h>
 

@@ -7,7 +7,6 @@
 
 #include "rail/proto/health.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
 #include "telemetry/page.h"
 
 #include <errno.h>

@@ -1,8 +1,6 @@
 #include "config.h"
 #include "rail/conn/conn.h"
 
-#include "base/rng.h"
-#include "rail/params.h"
 #include "rail/proto/pairing.h"
 #include "rail/state/signals.h"
 

@@ -1,22 +1,11 @@
 /*
- * Errors of whole rails, and outages.
- *
- * Without this file, the engine would discover for each peer separately that a
- * rail carries nothing, with thousands of stalls and probes, and as many probes
- * after each back-off. With many peers, it decides once for the whole rail. An
- * outage begins if the device is lost, if the port stays down, or if paths of
- * several peers have been retired and nothing has got through on the rail
- * meanwhile. In the last case the other ends may be at fault, so a sample of
- * other paths must fail to answer as well.
- *
- * The lanes of the rail are then closed in batches, so that no iteration takes
- * long. Their paths wait, and only a few of them probe. When a probe is
- * answered or the port comes up, the outage ends and the paths return, also in
- * batches.
+ * Errors and events of whole rails. Without outages, the engine would discover
+ * for each peer separately that a rail carries nothing; docs/failover.md
+ * describes when one begins and ends. Lanes and paths are notified in batches,
+ * so that no iteration takes long.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
-#include "rail/verbs/rail.h"
 
 /* Number of retired paths that triggers the probing of a sample; number that
  * proves an outage, including those of the sample; size of the sample. */
@@ -189,11 +178,11 @@ static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
 
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER, rail_ns;
+    mrail_ns_t next_ns = MRAIL_NS_NEVER;
 
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        rail_ns = mrail_rail_run(engine, &engine->rails[i], now_ns);
-        next_ns = MRAIL_MIN(next_ns, rail_ns);
+        next_ns = mrail_ns_min(
+            next_ns, mrail_rail_run(engine, &engine->rails[i], now_ns));
     }
     return next_ns;
 }

@@ -5,8 +5,6 @@
 #include "rail/data/rma.h"
 #include "rail/data/rma_cancel.h"
 #include "rail/engine/engine.h"
-#include "rail/state/data_lock.h"
-#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <string.h>

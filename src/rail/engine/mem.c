@@ -4,9 +4,6 @@
 
 #include "base/codec.h"
 #include "cuda/memory.h"
-#include "rail/state/engine.h"
-#include "rail/state/mem.h"
-#include "rail/verbs/rail.h"
 
 #include <errno.h>
 #include <stdlib.h>

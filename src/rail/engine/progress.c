@@ -14,7 +14,6 @@
 #include "rail/data/rma_pump.h"
 #include "rail/data/rx.h"
 #include "rail/recovery/recovery.h"
-#include "rail/state/data_lock.h"
 #include "rail/state/signals.h"
 #include "rail/state/record.h"
 

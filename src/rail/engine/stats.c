@@ -1,5 +1,3 @@
-/* Writes the file of UCX_MRAIL_STATS_FILE: counters, memory and lanes of a
- * process. */
 #include "config.h"
 #include "rail/engine/engine.h"
 

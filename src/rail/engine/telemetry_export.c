@@ -10,7 +10,6 @@
 
 #include "base/launch.h"
 #include "rail/conn/conn.h"
-#include "rail/state/engine.h"
 #include "telemetry/page.h"
 
 #include <errno.h>

@@ -14,7 +14,6 @@
 #include "rail/engine/engine.h"
 
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

@@ -11,7 +11,6 @@
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rma_replay.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
 #include "telemetry/page.h"
 
 #include <assert.h>
@@ -103,7 +102,7 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
                                                   : strerror(-peer->failed));
     mrail_for_each_lane(lane, peer) {
         mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
-        mrail_lane_end(engine, lane);
+        mrail_lane_end(lane);
         /* A lost device has not returned these chunks, nor has a device whose
          * QP is gone. */
         mrail_rma_abandon(lane, mrail_clock_now());

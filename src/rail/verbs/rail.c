@@ -11,7 +11,7 @@
 /* Maximum number of READs of a QP in flight in one direction. */
 #define MRAIL_READS_MAX 16
 
-static struct ibv_context *mrail_rail_open_device(const char *name)
+struct ibv_context *mrail_rail_open_device(const char *name)
 {
     struct ibv_device **devices;
     struct ibv_context *ctx = NULL;

@@ -170,7 +170,7 @@ static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
 }
 
 /* Polls a batch into rail->wc, whose completions must all have been handled.
- * Returns the result of ibv_poll_cq(). Data-path lock held. */
+ * Returns the result of ibv_poll_cq(). */
 static inline MRAIL_DATA int mrail_rail_poll(mrail_rail_t *rail)
 {
     int n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
@@ -181,6 +181,9 @@ static inline MRAIL_DATA int mrail_rail_poll(mrail_rail_t *rail)
     rail->num_emptied += (n < MRAIL_POLL_BATCH);
     return n;
 }
+
+/* Opens the device with this name. Returns NULL if there is none. */
+struct ibv_context *mrail_rail_open_device(const char *name);
 
 /* Opens the port of `attr`, which discovery has selected. */
 int mrail_rail_open(mrail_rail_t *rail, unsigned index,
@@ -215,13 +218,13 @@ void mrail_rail_allow_fork(void);
 /* Returns the text of a completion's status. */
 const char *mrail_rail_status_text(enum ibv_wc_status status);
 
-/* Returns 1 if rail->wc has completions to handle. Data-path lock held. */
+/* Returns 1 if rail->wc has completions to handle. */
 int mrail_rail_fetch(mrail_rail_t *rail) MRAIL_DATA;
 
 /* Returns 1 if all completions that were in the CQ at the first call with this
  * mark have been handled. The CQ need not be empty, because further completions
  * may keep arriving. It is enough if a poll has since emptied it, or if as many
- * completions as it can hold have been polled. Data-path lock held. */
+ * completions as it can hold have been polled. */
 int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark) MRAIL_DATA;
 
 /* Fills in the rail's part of a HELLO. */
@@ -236,10 +239,11 @@ int mrail_rail_is_up(const mrail_rail_t *rail);
 
 /* Looks up the GID again, because it may have another index after the port
  * comes back. Returns 1 if the index has changed, in which case address handles
- * and QPs must be created again. Control lock held. */
+ * and QPs must be created again. */
 int mrail_rail_find_gid(mrail_rail_t *rail) MRAIL_CTL;
 
-/* ---- Address handles, which define the paths of datagrams and of connected QPs (ah.c) ---- */
+/* ---- Address handles, which define the paths of datagrams and of connected
+ * QPs (ah.c) ---- */
 
 /* Creates an address handle for the control channel. Its UDP source port is
  * `sport`, the port of a lane, or a separate port if `sport` is 0. Returns NULL
@@ -249,8 +253,7 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const uint8_t gid[16],
                                     uint16_t sport) MRAIL_CTL;
 
-/* Destroys the handle once all datagrams posted so far have been sent. Control
- * lock held. */
+/* Destroys the handle once all datagrams posted so far have been sent. */
 void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah) MRAIL_CTL;
 
 /* Fills in the attributes with which AHs and connected QPs reach `gid`. */
@@ -292,7 +295,8 @@ int mrail_rail_dereg(struct ibv_mr *mr);
 struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
                                 mrail_access_t access, void **buffer_p);
 
-/* ---- Events of the completion channels and of the device. Both are in non-blocking mode (events.c) ---- */
+/* ---- Events of the completion channels and of the device. Both are in
+ * non-blocking mode (events.c) ---- */
 
 typedef enum mrail_event_kind {
     MRAIL_EVENT_OTHER,
@@ -322,7 +326,8 @@ int mrail_rail_arm(mrail_rail_t *rail);
 /* Like mrail_rail_arm(), but for the control channel. */
 int mrail_rail_arm_ud(mrail_rail_t *rail);
 
-/* ---- RC QPs: creation and state changes. A QP belongs to a lane (conn/lane.c) (qp.c) ---- */
+/* ---- RC QPs: creation and state changes. A QP belongs to a lane (conn/lane.c)
+ * (qp.c) ---- */
 
 /* Creates a QP with `depth` send queue entries on the rail's CQ and SRQ, in
  * state INIT. Events of the QP carry `serial`. Returns NULL with errno set on
@@ -371,7 +376,7 @@ static inline int mrail_qp_post(struct ibv_qp *qp, struct ibv_send_wr *wr)
 /* Sends a datagram on the control channel. If no send buffer is free, sends
  * nothing and returns -EAGAIN; the channel gets an event when a buffer returns.
  * If no buffer has returned for a second, returns -EIO, and the datagram counts
- * as lost. Control lock held. */
+ * as lost. */
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length) MRAIL_CTL;
 
