@@ -69,14 +69,6 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
 
-/* Maximum number of peers that connect at the same time. With more, answers
- * would overflow the receive queues of the control channel, and each lost
- * answer costs a retransmission. */
-#define MRAIL_CTL_CONNECTING 256
-
-/* Repeats after which a silent peer lets others connect. */
-#define MRAIL_CTL_SILENT 3
-
 /* Schedules a visit to the peer for when a send buffer may be free. Returns
  * MRAIL_NS_NEVER, which callers return as their deadline. Control lock held. */
 mrail_ns_t mrail_ctl_await_buffer(mrail_peer_t *peer);
@@ -92,6 +84,18 @@ mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
 
 /* Fails the peer, because it has been unreachable for the peer timeout. */
 void mrail_ctl_give_up(mrail_peer_t *peer) MRAIL_CTL;
+
+/* Reports an error of the lane's QP, which starts a failover. Data-path lock
+ * held. */
+void mrail_lane_error(mrail_lane_t *lane, const char *cause);
+
+/* Fails the peer, because it or its user has violated the protocol. Another
+ * lane would not help. */
+void mrail_peer_error(mrail_peer_t *peer, const char *cause);
+
+/* Requests the failover of a lane that has failed or must be given up.
+ * Data-path lock or control lock held. */
+void mrail_failover_request(mrail_lane_t *lane, const char *cause);
 
 /* ---- Building and sending control messages (ctl_send.c) ---- */
 
@@ -203,7 +207,7 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
 
 void mrail_ctl_bye(mrail_engine_t *engine);
 
-/* ---- Lanes: state and QP (lane.c) ---- */
+/* ---- Lanes: state, QP, receive buffers and statistics (lane.c) ---- */
 
 /*
  * Posts a work request. The caller must have checked mrail_lane_sq_free(). Some
@@ -250,9 +254,6 @@ int mrail_lane_connect(mrail_lane_t *lane,
 unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause) MRAIL_CTL;
 
-/* ---- Receive buffers of a lane in the rail's SRQ, and the credits they back
- * (lane_buffers.c) ---- */
-
 /* Returns the state of the rail's receive buffers. */
 mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
                                 mrail_rail_t *rail) MRAIL_CTL;
@@ -263,34 +264,6 @@ int mrail_lane_add_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
 
 /* Removes the buffers of `count` messages from the lane. */
 void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
-
-/* ---- Errors of lanes and peers. These functions only set bits, on which
- * recovery/ acts (lane_error.c) ---- */
-
-/* Reports an error of the lane's QP, which starts a failover. Data-path lock
- * held. */
-void mrail_lane_error(mrail_lane_t *lane, const char *cause);
-
-/* Fails the peer, because it or its user has violated the protocol. Another
- * lane would not help. */
-void mrail_peer_error(mrail_peer_t *peer, const char *cause);
-
-/* Requests the failover of a lane that has failed or must be given up.
- * Data-path lock or control lock held. */
-void mrail_failover_request(mrail_lane_t *lane, const char *cause);
-
-/* ---- Bringing lanes up (lane_up.c) ---- */
-
-/* Marks a connected lane as up. On a path that had failed, the lane must first
- * complete a READ (mrail_failover_validate()): datagrams may get through where
- * requests do not. */
-void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
-
-/* Sets the lane's bit, so that progress threads may use it. */
-void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
-
-/* ---- Statistics of lanes, kept beyond the end of their peers (lane_stats.c)
- * ---- */
 
 /* A lane that has, or had, a QP. */
 typedef struct mrail_stats_lane {
@@ -311,6 +284,16 @@ void mrail_stats_keep_lane(const mrail_lane_t *lane) MRAIL_CTL;
 
 mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane);
 
+/* ---- Bringing lanes up (lane_up.c) ---- */
+
+/* Marks a connected lane as up. On a path that had failed, the lane must first
+ * complete a READ (mrail_failover_validate()): datagrams may get through where
+ * requests do not. */
+void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
+
+/* Sets the lane's bit, so that progress threads may use it. */
+void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
+
 /* ---- Lane requests (lane_request.c) ---- */
 
 /* Returns 1 if the peer has no other lane for messages, up or requested, and
@@ -324,10 +307,6 @@ uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane);
 /* Returns the lane of a slot and creates it if needed. NULL: no budget or no
  * memory is left. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot) MRAIL_CTL;
-
-/* Enters the lane in the lane table. Completions of its QP now refer to it, so
- * it may be released only under the data-path lock. */
-void mrail_ctl_list_lane(mrail_lane_t *lane) MRAIL_CTL;
 
 /* Connects the QP so that it can receive. Returns 0 or -errno. */
 int mrail_ctl_connect(mrail_lane_t *lane,
@@ -365,14 +344,6 @@ void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_BOTH;
 /* Handles the peer's refusal to grant the lane, now or ever, for `reason`. */
 void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
                            const char *why) MRAIL_BOTH;
-
-/* Handles a lack of QP budget: the peer does without the lane for a while. */
-void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot) MRAIL_CTL;
-
-/* Handles an impossible lane: the peer does without it, or fails if it is the
- * first one. */
-void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
-                       const char *why) MRAIL_CTL;
 
 /* ---- The QP budget (qp_budget.c) ---- */
 
@@ -453,33 +424,6 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
                           mrail_ns_t now_ns) MRAIL_CTL;
 
-/* ---- Events of a rail that concern the paths of all peers (rail_paths.c)
- * ---- */
-
-/* Reports a port event to every path that uses the rail. */
-void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
-                      mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
-
-/* Maximum number of peers or lanes that are notified of a rail event per
- * iteration of the control thread. */
-#define MRAIL_RAIL_BATCH 64
-
-/* Number of paths that probe a rail during an outage. */
-#define MRAIL_RAIL_PROBERS 8
-
-/* Reports the end of an outage to up to `max` paths that wait for the rail. */
-void mrail_paths_restore(mrail_rail_t *rail, unsigned max,
-                         mrail_ns_t now_ns) MRAIL_CTL;
-
-/* Lets one of the paths that wait for the rail probe it, to replace probers
- * that are gone. */
-void mrail_paths_add_prober(mrail_rail_t *rail, mrail_ns_t now_ns) MRAIL_CTL;
-
-/* Creates new address handles if the GID has moved in the table of the rail's
- * port. */
-void mrail_paths_readdress(mrail_engine_t *engine,
-                           mrail_rail_t *rail) MRAIL_CTL;
-
 /* ---- Errors of whole rails, and outages (rail_error.c) ---- */
 
 /* Requests the failover of all lanes of the rail, whose device is gone. */
@@ -493,5 +437,17 @@ mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 /* Requests the failover of all lanes of every rail whose completion queue has
  * failed. */
 void mrail_failover_check_rails(mrail_engine_t *engine) MRAIL_CTL;
+
+/* Reports a port event to every path that uses the rail. */
+void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
+                      mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Number of paths that probe a rail during an outage. */
+#define MRAIL_RAIL_PROBERS 8
+
+/* Creates new address handles if the GID has moved in the table of the rail's
+ * port. */
+void mrail_paths_readdress(mrail_engine_t *engine,
+                           mrail_rail_t *rail) MRAIL_CTL;
 
 #endif

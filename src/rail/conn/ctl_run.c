@@ -15,6 +15,9 @@
 #include <pthread.h>
 #include <sched.h>
 
+/* Repeats after which a silent peer lets others connect. */
+#define MRAIL_CTL_SILENT 3
+
 /* Time limit for sending BYE, for all peers together. */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
 

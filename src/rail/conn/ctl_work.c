@@ -10,6 +10,11 @@
 #include <errno.h>
 #include <arpa/inet.h>
 
+/* Maximum number of peers that connect at the same time. With more, answers
+ * would overflow the receive queues of the control channel, and each lost
+ * answer costs a retransmission. */
+#define MRAIL_CTL_CONNECTING 256
+
 /* Minimum peer timeout until a first lane has come up. */
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC)
 

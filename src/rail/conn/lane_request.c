@@ -70,7 +70,9 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     return lane;
 }
 
-void mrail_ctl_list_lane(mrail_lane_t *lane)
+/* Enters the lane in the lane table. Completions of its QP now refer to it, so
+ * it may be released only under the data-path lock. */
+static MRAIL_CTL void mrail_ctl_list_lane(mrail_lane_t *lane)
 {
     __atomic_store_n(&lane->peer->engine->lanes[lane->index], lane,
                      __ATOMIC_RELEASE);
@@ -217,7 +219,10 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     return 0;
 }
 
-void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why)
+/* Handles an impossible lane: the peer does without it, or fails if it is the
+ * first one. */
+static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
+                                        const char *why)
 {
     if (peer->based) {
         mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
@@ -236,7 +241,8 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why)
     }
 }
 
-void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
+/* Handles a lack of QP budget: the peer does without the lane for a while. */
+static MRAIL_CTL void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
 {
     mrail_debug("peer %016llx: no room for lane %u now",
                 (unsigned long long)peer->id, slot);

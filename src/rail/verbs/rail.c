@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MRAIL_CQ_PER_RX                                                        \
+    2 /* entries of the CQ for each entry of the SRQ; half of them are for
+       * signalled sends */
+
+#define MRAIL_CHUNKS_MIN 64 /* minimum limit of posted chunks on a rail */
+
 /* Maximum number of READs of a QP in flight in one direction. */
 #define MRAIL_READS_MAX 16
 

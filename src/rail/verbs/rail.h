@@ -17,17 +17,12 @@
 
 #include <infiniband/verbs.h>
 
-#define MRAIL_UD_QKEY 0x6d724c21
 #define MRAIL_UD_GRH 40 /* bytes before every received datagram */
 #define MRAIL_UD_RX 256 /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64  /* send buffers of the control channel */
 /* Number of completions polled at once from the control channel. */
 #define MRAIL_UD_BATCH 16
-#define MRAIL_CQ_PER_RX                                                        \
-    2 /* entries of the CQ for each entry of the SRQ; half of them are for
-       * signalled sends */
 #define MRAIL_POLL_BATCH 16
-#define MRAIL_CHUNKS_MIN 64 /* minimum limit of posted chunks on a rail */
 
 /* Directions of operations. */
 typedef enum mrail_flow {

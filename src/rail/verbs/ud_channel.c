@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define MRAIL_UD_QKEY 0x6d724c21
+
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
 
 /* Time without a returned send buffer after which a datagram counts as lost. */
