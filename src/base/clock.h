@@ -17,6 +17,12 @@
 
 typedef uint64_t mrail_ns_t;
 
+/* Returns the earlier of two times. */
+static inline mrail_ns_t mrail_ns_min(mrail_ns_t a, mrail_ns_t b)
+{
+    return (a < b) ? a : b;
+}
+
 /* Returns CLOCK_MONOTONIC in nanoseconds. Any thread may call it. */
 mrail_ns_t mrail_clock_now(void);
 

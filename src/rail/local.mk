@@ -22,23 +22,16 @@ libmrail_rail_la_SOURCES = \
     src/rail/proto/wire.c \
     src/rail/proto/wire.h \
     src/rail/verbs/ah.c \
-    src/rail/verbs/ah.h \
     src/rail/verbs/alloc.c \
-    src/rail/verbs/alloc.h \
     src/rail/verbs/discovery.c \
-    src/rail/verbs/discovery.h \
     src/rail/verbs/events.c \
-    src/rail/verbs/events.h \
     src/rail/verbs/port_control.c \
     src/rail/verbs/port_control.h \
     src/rail/verbs/qp.c \
-    src/rail/verbs/qp.h \
     src/rail/verbs/rail.c \
     src/rail/verbs/rail.h \
     src/rail/verbs/ud_channel.c \
-    src/rail/verbs/ud_channel.h \
     src/rail/state/control_wake.c \
-    src/rail/state/control_wake.h \
     src/rail/state/data_lock.c \
     src/rail/state/data_lock.h \
     src/rail/state/engine.h \
@@ -50,42 +43,21 @@ libmrail_rail_la_SOURCES = \
     src/rail/state/record.h \
     src/rail/state/signals.c \
     src/rail/state/signals.h \
+    src/rail/conn/conn.h \
     src/rail/conn/ctl_recv.c \
-    src/rail/conn/ctl_recv.h \
     src/rail/conn/ctl_recv_lane.c \
-    src/rail/conn/ctl_recv_lane.h \
     src/rail/conn/ctl_run.c \
-    src/rail/conn/ctl_run.h \
     src/rail/conn/ctl_send.c \
-    src/rail/conn/ctl_send.h \
     src/rail/conn/ctl_work.c \
-    src/rail/conn/ctl_work.h \
     src/rail/conn/lane.c \
-    src/rail/conn/lane.h \
-    src/rail/conn/lane_buffers.c \
-    src/rail/conn/lane_buffers.h \
-    src/rail/conn/lane_error.c \
-    src/rail/conn/lane_error.h \
     src/rail/conn/lane_request.c \
-    src/rail/conn/lane_request.h \
-    src/rail/conn/lane_stats.c \
-    src/rail/conn/lane_stats.h \
     src/rail/conn/lane_up.c \
-    src/rail/conn/lane_up.h \
     src/rail/conn/move_decide.c \
-    src/rail/conn/move_decide.h \
     src/rail/conn/move_lane.c \
-    src/rail/conn/move_lane.h \
     src/rail/conn/paths.c \
-    src/rail/conn/paths.h \
     src/rail/conn/peer.c \
-    src/rail/conn/peer.h \
     src/rail/conn/qp_budget.c \
-    src/rail/conn/qp_budget.h \
-    src/rail/conn/rail_paths.c \
-    src/rail/conn/rail_paths.h \
     src/rail/conn/rail_error.c \
-    src/rail/conn/rail_error.h \
     src/rail/data/am_ack.c \
     src/rail/data/am_ack.h \
     src/rail/data/am_recv.c \
@@ -122,32 +94,22 @@ libmrail_rail_la_SOURCES = \
     src/rail/data/visible.c \
     src/rail/data/visible.h \
     src/rail/recovery/evict.c \
-    src/rail/recovery/evict.h \
     src/rail/recovery/failover.c \
-    src/rail/recovery/failover.h \
     src/rail/recovery/peer_end.c \
-    src/rail/recovery/peer_end.h \
+    src/rail/recovery/recovery.h \
     src/rail/recovery/stall_detect.c \
-    src/rail/recovery/stall_detect.h \
     src/rail/engine/control_poll.c \
-    src/rail/engine/control_poll.h \
     src/rail/engine/control_thread.c \
-    src/rail/engine/control_thread.h \
     src/rail/engine/engine.c \
     src/rail/engine/engine.h \
     src/rail/engine/engine_query.c \
-    src/rail/engine/engine_query.h \
     src/rail/engine/ep.c \
     src/rail/engine/get_short.c \
     src/rail/engine/iface.c \
     src/rail/engine/mem.c \
-    src/rail/engine/mem.h \
     src/rail/engine/progress.c \
-    src/rail/engine/progress.h \
     src/rail/engine/stats.c \
-    src/rail/engine/stats.h \
     src/rail/engine/telemetry_export.c \
-    src/rail/engine/telemetry_export.h \
     src/rail/engine/wakeup.c \
     src/rail/engine/wakeup.h
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \

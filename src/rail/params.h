@@ -210,15 +210,6 @@ typedef struct mrail_param_info {
 void mrail_config_each(void (*func)(void *arg, const mrail_param_info_t *info),
                        void *arg);
 
-typedef void (*mrail_config_unknown_func_t)(void *arg, const char *name,
-                                            const char *nearest);
-/* Calls `func` for each UCX_MRAIL_* variable of `env` (in the form of
- * environ(7)) that neither the engine nor the transport knows. `nearest` is the
- * most similar known name, without UCX_MRAIL_, or NULL. UCX itself reports such
- * variables as unused, but suggests no name. */
-void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,
-                          void *arg);
-
 /* Checks ranges and combinations. Returns 0, or -EINVAL after one error
  * line. */
 int mrail_config_check(const mrail_config_t *config);

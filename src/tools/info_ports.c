@@ -18,6 +18,33 @@ typedef struct lane_ports {
     mrail_port_control_t control;
 } lane_ports_t;
 
+/* Describes how ports are set, and what is uncertain. */
+static const char *control_words(const mrail_port_control_t *control)
+{
+    static const char *const words[] = {
+        [MRAIL_PORT_DRIVER_MEASURED] = "set by flow label at connect",
+        [MRAIL_PORT_DRIVER_SOURCE] =
+            "set by flow label at connect (according to the driver's source; "
+            "capture packets to confirm)",
+        [MRAIL_PORT_DRIVER_UNKNOWN] =
+            "requested by flow label at connect; not known whether this driver "
+            "complies: capture packets to find out",
+    };
+
+    for (unsigned i = 0; i < MRAIL_PORT_CONTROL_MAX_LANES; ++i) {
+        if (control->got[i] != 0) {
+            return words[control->knowledge];
+        }
+    }
+    return "not set: the device ignores flow labels, and its ports are a hash";
+}
+
+static const char *const live_words[] = {
+    [MRAIL_PORT_LIVE_NONE] = "only with a new lane",
+    [MRAIL_PORT_LIVE_SQD] = "in a connected QP, drained (SQD)",
+    [MRAIL_PORT_LIVE_MLX5DV] = "in a connected QP (mlx5dv)",
+};
+
 static void try_ports(const mrail_rail_attr_t *attr,
                       const mrail_config_t *config, lane_ports_t *ports)
 {
@@ -67,10 +94,8 @@ void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
     }
     ports_json(json, "source_ports_got", ports.control.got, ports.num);
     mrail_json_string(json, "driver", ports.control.driver);
-    mrail_json_string(json, "port_control",
-                      mrail_port_control_words(&ports.control));
-    mrail_json_string(json, "port_change",
-                      mrail_port_live_words(ports.control.live));
+    mrail_json_string(json, "port_control", control_words(&ports.control));
+    mrail_json_string(json, "port_change", live_words[ports.control.live]);
     if (ports.control.lag_port != 0) {
         mrail_json_uint(json, "lag_port", ports.control.lag_port);
     }
@@ -103,13 +128,13 @@ void mrail_info_ports(const mrail_rail_attr_t *attr,
         return;
     }
     control = &ports.control;
-    printf(", %s\n", mrail_port_control_words(control));
+    printf(", %s\n", control_words(control));
     if (memcmp(control->got, ports.requested,
                ports.num * sizeof(ports.requested[0])) != 0) {
         print_list("the device has", control->got, ports.num);
         printf(" instead (0: a hash)\n");
     }
-    printf("    a port changes %s", mrail_port_live_words(control->live));
+    printf("    a port changes %s", live_words[control->live]);
     if (control->lag_port != 0) {
         printf("; RoCE LAG: a new QP is on physical port %u",
                control->lag_port);

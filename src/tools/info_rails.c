@@ -4,6 +4,7 @@
 
 #include "orchestrator/ports.h"
 #include "rail/mrail.h"
+#include "tools/unknown_params.h"
 #include "base/json.h"
 
 #include <arpa/inet.h>
@@ -190,7 +191,7 @@ static void warn_unknown(void *arg, const char *name, const char *nearest)
 
 void mrail_info_unknown_variables(void)
 {
-    mrail_config_unknown(environ, warn_unknown, NULL);
+    mrail_unknown_params(environ, warn_unknown, NULL);
 }
 
 /* Returns 1 if a port is not a rail because of a parameter. */

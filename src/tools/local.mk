@@ -72,6 +72,7 @@ mrail_soft_LDADD = libmrail-tool.la
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
     src/tools/info_config.c src/tools/info_gpus.c src/tools/info_ports.c \
+    src/tools/unknown_params.c src/tools/unknown_params.h \
     src/tools/info_rails.c src/tools/info_memory.c src/tools/info_events.c \
     src/tools/pages.c src/tools/pages.h
 mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)

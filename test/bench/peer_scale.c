@@ -15,8 +15,8 @@
  * usage: peer_scale N...
  */
 #include "config.h"
-#include "rail/conn/lane_error.h"
-#include "rail/recovery/stall_detect.h"
+#include "rail/conn/conn.h"
+#include "rail/recovery/recovery.h"
 #include "scripted_peers.h"
 
 #include <stdio.h>

@@ -8,8 +8,7 @@
  */
 #include "config.h"
 #include "rail/data/rma.h"
-#include "rail/engine/engine_query.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/mrail.h"
 #include "rail/state/engine.h"
 #include "../rail/job.h"

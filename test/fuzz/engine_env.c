@@ -1,19 +1,13 @@
 #include "config.h"
-#include "rail/conn/ctl_recv.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/rma.h"
 #include "rail/engine/engine.h"
-#include "rail/engine/progress.h"
 #include "rail/mrail.h"
 #include "rail/params.h"
 #include "rail/proto/pairing.h"
 #include "rail/proto/wire.h"
 #include "rail/state/engine.h"
 #include "rail/verbs/rail.h"
-#include "rail/verbs/ud_channel.h"
 #include "engine_env.h"
 
 #include <errno.h>
@@ -210,7 +204,7 @@ static MRAIL_UNCHECKED void peer_drop(mrail_peer_t *peer)
 
         if (lane != NULL) {
             mrail_list_del(&lane->ack_list);
-            mrail_lane_destroy_qp(env.engine, lane);
+            mrail_lane_destroy_qp(lane);
             free(lane);
         }
     }

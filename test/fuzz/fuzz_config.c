@@ -11,6 +11,7 @@
  */
 #include "config.h"
 #include "rail/mrail.h"
+#include "tools/unknown_params.h"
 #include "fake_verbs.h"
 #include "fuzz.h"
 #include "base/log.h"
@@ -91,7 +92,7 @@ static void take_name(const char *line)
     char full[600], *env[] = {full, NULL};
 
     snprintf(full, sizeof(full), "UCX_MRAIL_%s", line);
-    mrail_config_unknown(env, on_unknown, NULL);
+    mrail_unknown_params(env, on_unknown, NULL);
 }
 
 static void take_params(fuzz_in_t *in, int names)

@@ -10,7 +10,7 @@
 #include "rail/proto/pairing.h"
 #include "rail/proto/wire.h"
 #include "rail/state/mem.h"
-#include "rail/verbs/discovery.h"
+#include "rail/verbs/rail.h"
 #include "fuzz.h"
 
 /* Returns a copy in an allocation of exactly this size, so that reads past the

@@ -25,7 +25,7 @@ fuzz_acl_LDFLAGS = $(FUZZ_LINK)
 fuzz_wire_SOURCES = test/fuzz/fuzz_wire.c
 fuzz_wire_LDADD = $(FUZZ_MAIN) libmrail-rail.la
 fuzz_wire_LDFLAGS = $(FUZZ_LINK)
-fuzz_config_SOURCES = test/fuzz/fuzz_config.c
+fuzz_config_SOURCES = test/fuzz/fuzz_config.c src/tools/unknown_params.c
 fuzz_config_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-tool.la \
     libmrail-rail.la
 fuzz_config_LDFLAGS = $(FUZZ_LINK)

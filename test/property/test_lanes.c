@@ -20,12 +20,9 @@
  *   endpoint, as UCX's keepalive does.
  */
 #include "config.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/move_lane.h"
+#include "rail/conn/conn.h"
 #include "rail/data/rx.h"
-#include "rail/recovery/evict.h"
+#include "rail/recovery/recovery.h"
 #include "test/sim/engine_pair.h"
 #include "test/sim/sanitized.h"
 

@@ -7,8 +7,7 @@
  */
 #include "config.h"
 #include "rail/data/rma.h"
-#include "rail/engine/engine_query.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/state/engine.h"
 #include "job.h"
 #include "base/rng.h"

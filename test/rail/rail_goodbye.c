@@ -4,8 +4,6 @@
  */
 #include "config.h"
 #include "rail/engine/engine.h"
-#include "rail/engine/engine_query.h"
-#include "rail/engine/progress.h"
 #include "rail/state/engine.h"
 #include "job.h"
 

@@ -5,7 +5,7 @@
  * but they must be rare.
  */
 #include "config.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/state/engine.h"
 #include "job.h"
 

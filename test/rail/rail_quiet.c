@@ -6,7 +6,7 @@
  * thread that only wakes up and answers. A probe may take a few times as long.
  */
 #include "config.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/state/engine.h"
 #include "job.h"
 

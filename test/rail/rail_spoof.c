@@ -4,11 +4,10 @@
  * serve its real peer.
  */
 #include "config.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/proto/wire.h"
 #include "rail/state/engine.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/verbs/rail.h"
 #include "job.h"
 #include "base/rng.h"
 

@@ -5,9 +5,8 @@
  * has given up.
  */
 #include "config.h"
-#include "rail/conn/ctl_recv.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/engine/progress.h"
+#include "rail/conn/conn.h"
+#include "rail/engine/engine.h"
 #include "rail/proto/wire.h"
 #include "rail/state/engine.h"
 #include "job.h"

@@ -6,7 +6,7 @@
  */
 #include "config.h"
 #include "rail/data/rma.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/state/engine.h"
 #include "job.h"
 

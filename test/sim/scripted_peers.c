@@ -1,8 +1,6 @@
 #include "config.h"
 #include "scripted_peers.h"
-#include "rail/conn/ctl_recv.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/engine/engine.h"
 #include "test/fuzz/fuzz.h"
 

@@ -11,7 +11,7 @@
 #define MRAIL_TEST_SCRIPTED_PEERS_H
 
 #include "test/fuzz/fake_engine.h"
-#include "rail/engine/control_poll.h"
+#include "rail/engine/engine.h"
 
 #define SCRIPT_RAILS 4
 #define SCRIPT_SLOTS SCRIPT_RAILS /* one lane on each rail */

@@ -9,12 +9,7 @@
  */
 #include "config.h"
 #include "scripted_peers.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "test/sim/sanitized.h"
 #include "touch_guard.h"
 

@@ -8,13 +8,10 @@
  * MRAIL_TEST_TRACE prints the script and the log.
  */
 #include "config.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/peer.h"
-#include "rail/engine/control_poll.h"
-#include "rail/engine/control_thread.h"
+#include "rail/conn/conn.h"
 #include "rail/engine/engine.h"
 #include "rail/params.h"
-#include "rail/state/control_wake.h"
+#include "rail/state/signals.h"
 #include "test/sim/sanitized.h"
 #include "random_script.h"
 #include "sim_verbs.h"

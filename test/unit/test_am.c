@@ -3,8 +3,7 @@
  * lane is being evicted.
  */
 #include "config.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/lane.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 

@@ -4,8 +4,7 @@
  * forever, and no completion of the lane may be lost.
  */
 #include "config.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/rail_error.h"
+#include "rail/conn/conn.h"
 #include "mock_peer.h"
 
 #include <setjmp.h>

@@ -4,9 +4,7 @@
  * operation must not end while a device may still access its memory.
  */
 #include "config.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/rail_error.h"
+#include "rail/conn/conn.h"
 #include "mock_peer.h"
 
 #include <errno.h>

@@ -4,16 +4,9 @@
  * tries nor as lost probes.
  */
 #include "config.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/move_decide.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/lane.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/verbs/rail.h"
 #include "mock_peer.h"
 
 #include <errno.h>

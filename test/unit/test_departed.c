@@ -3,7 +3,7 @@
  * Late messages and completions must not reach a freed peer.
  */
 #include "config.h"
-#include "rail/conn/ctl_work.h"
+#include "rail/conn/conn.h"
 #include "mock_peer.h"
 
 #include <errno.h>

@@ -1,8 +1,6 @@
 /* Tests of the eviction of lanes, step by step. */
 #include "config.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/qp_budget.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 

@@ -3,8 +3,7 @@
  * chunks run without a lock, so the peer may leave in the meantime.
  */
 #include "config.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rx.h"
 #include "mock_peer.h"

@@ -5,8 +5,8 @@
  * treated as lost.
  */
 #include "config.h"
-#include "rail/conn/rail_error.h"
-#include "rail/engine/control_poll.h"
+#include "rail/conn/conn.h"
+#include "rail/engine/engine.h"
 #include "rail/mrail.h"
 #include "mock_peer.h"
 

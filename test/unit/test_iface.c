@@ -3,7 +3,7 @@
  * after the iface has been destroyed.
  */
 #include "config.h"
-#include "rail/conn/lane_error.h"
+#include "rail/conn/conn.h"
 #include "mock_peer.h"
 
 #include <errno.h>

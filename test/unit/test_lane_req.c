@@ -1,6 +1,6 @@
 /* Tests of late, repeated and abandoned requests for lanes. */
 #include "config.h"
-#include "rail/conn/ctl_work.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 

@@ -15,13 +15,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
-#include "rail/engine/control_poll.h"
+#include "rail/engine/engine.h"
 #include "rail/mrail.h"
 #include "rail/proto/wire.h"
 #include "rail/verbs/rail.h"

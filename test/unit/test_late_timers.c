@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "rail/conn/paths.h"
-#include "rail/engine/control_poll.h"
+#include "rail/conn/conn.h"
+#include "rail/engine/engine.h"
 #include "rail/proto/wire.h"
 
 #define LATE (300 * MRAIL_NS_PER_MS) /* more than all probes of a path */

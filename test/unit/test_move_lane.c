@@ -13,8 +13,7 @@
 #include <cmocka.h>
 
 #include "orchestrator/ports.h"
-#include "rail/conn/move_decide.h"
-#include "rail/conn/move_lane.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/params.h"
 #include "rail/proto/wire.h"

@@ -12,12 +12,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "rail/conn/lane_error.h"
-#include "rail/conn/move_decide.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/params.h"
 #include "rail/proto/wire.h"
-#include "rail/recovery/stall_detect.h"
+#include "rail/recovery/recovery.h"
 #include "rail/state/engine.h"
 #include "rail/state/signals.h"
 #include "rail/verbs/rail.h"

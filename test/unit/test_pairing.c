@@ -4,7 +4,8 @@
 #include "rail/mrail.h"
 #include "rail/params.h"
 #include "rail/proto/pairing.h"
-#include "rail/verbs/discovery.h"
+#include "rail/verbs/rail.h"
+#include "tools/unknown_params.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -464,7 +465,7 @@ static void test_unknown_params(void **state)
         unknown_t unknown = {0};
 
         memcpy(text, cases[i].text, sizeof(text));
-        mrail_config_unknown(env, keep_unknown, &unknown);
+        mrail_unknown_params(env, keep_unknown, &unknown);
         if (cases[i].name == NULL) {
             assert_int_equal(unknown.count, 0);
             continue;

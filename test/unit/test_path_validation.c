@@ -12,11 +12,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane_request.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/state/engine.h"
 
 #define VALIDATION_NS (1 * MRAIL_NS_PER_SEC) /* time limit for the READ */

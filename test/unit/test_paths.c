@@ -14,8 +14,7 @@
 #include <cmocka.h>
 
 #include "orchestrator/ports.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
+#include "rail/conn/conn.h"
 #include "rail/params.h"
 #include "rail/state/engine.h"
 

@@ -4,10 +4,8 @@
  * buffer forever.
  */
 #include "config.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/recovery/stall_detect.h"
-#include "rail/conn/lane.h"
+#include "rail/conn/conn.h"
+#include "rail/recovery/recovery.h"
 #include "mock_peer.h"
 
 #include <errno.h>

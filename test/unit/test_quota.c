@@ -3,7 +3,7 @@
  * quota, and the other rails take over when the quota ends.
  */
 #include "config.h"
-#include "rail/conn/paths.h"
+#include "rail/conn/conn.h"
 #include "mock_peer.h"
 
 #include <errno.h>

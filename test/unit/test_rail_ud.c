@@ -5,7 +5,6 @@
 #include "config.h"
 #include "rail/proto/wire.h"
 #include "rail/verbs/rail.h"
-#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -3,9 +3,7 @@
  * counters must include every large chunk, whatever its result.
  */
 #include "config.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
-#include "rail/conn/rail_error.h"
+#include "rail/conn/conn.h"
 #include "mock_peer.h"
 
 #include <errno.h>

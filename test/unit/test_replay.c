@@ -4,7 +4,7 @@
  * and the second one on lane 1.
  */
 #include "config.h"
-#include "rail/conn/lane_error.h"
+#include "rail/conn/conn.h"
 #include "mock_peer.h"
 
 #include <endian.h>

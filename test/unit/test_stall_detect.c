@@ -5,13 +5,12 @@
  * makes the engine retire the path's lane.
  */
 #include "config.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/paths.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rma.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 #include "rail/proto/sched.h"
-#include "rail/recovery/stall_detect.h"
+#include "rail/recovery/recovery.h"
 #include "rail/state/engine.h"
 #include "rail/state/signals.h"
 #include "mock_peer.h"

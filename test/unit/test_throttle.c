@@ -1,7 +1,7 @@
 /* Tests of the throttling of peers with lanes and operations, on an engine that
  * has not been opened. */
 #include "config.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/throttle.h"
 #include "rail/proto/fair_share.h"
 #include "rail/state/engine.h"

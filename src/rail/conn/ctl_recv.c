@@ -4,28 +4,19 @@
  * cookie is not the known one.
  */
 #include "config.h"
-#include "rail/conn/ctl_recv.h"
-
-#include "rail/conn/ctl_recv_lane.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/move_lane.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
-#include "rail/verbs/rail.h"
+#include "rail/conn/conn.h"
 
 #include <errno.h>
 
-typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
+typedef void (*mrail_ctl_handler_t)(mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg);
 
-static MRAIL_CTL void mrail_ctl_on_hello(mrail_engine_t *engine,
-                                         mrail_peer_t *peer,
+static MRAIL_CTL void mrail_ctl_on_hello(mrail_peer_t *peer,
                                          const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_msg_t reply;
 
-    mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
+    mrail_ctl_fill_hello(peer->engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
     /* Each answer takes the next pair of rails, because the rail of the HELLO
      * may work in one direction only. */
@@ -34,13 +25,12 @@ static MRAIL_CTL void mrail_ctl_on_hello(mrail_engine_t *engine,
 
 /* Handles HELLO_REP, which only reports the peer's rails; see
  * mrail_ctl_teaches(). */
-static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+static void mrail_ctl_on_hello_rep(mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
 }
 
-static MRAIL_CTL void mrail_ctl_on_probe(mrail_engine_t *engine,
-                                         mrail_peer_t *peer,
+static MRAIL_CTL void mrail_ctl_on_probe(mrail_peer_t *peer,
                                          const mrail_ctl_msg_t *msg)
 {
     unsigned slot = msg->path.slot;
@@ -58,19 +48,17 @@ static MRAIL_CTL void mrail_ctl_on_probe(mrail_engine_t *engine,
     }
 }
 
-static MRAIL_CTL void mrail_ctl_on_probe_rep(mrail_engine_t *engine,
-                                             mrail_peer_t *peer,
+static MRAIL_CTL void mrail_ctl_on_probe_rep(mrail_peer_t *peer,
                                              const mrail_ctl_msg_t *msg)
 {
     if (msg->seq == peer->probe_request) {
         peer->probe_tries = 0;
     } else if (!mrail_path_answer(peer, msg->seq, mrail_clock_now())) {
-        ++engine->counters.ctl_unexpected;
+        ++peer->engine->counters.ctl_unexpected;
     }
 }
 
-static MRAIL_CTL void mrail_ctl_on_bye(mrail_engine_t *engine,
-                                       mrail_peer_t *peer,
+static MRAIL_CTL void mrail_ctl_on_bye(mrail_peer_t *peer,
                                        const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_peer_failed(peer, -ESHUTDOWN);
@@ -79,14 +67,12 @@ static MRAIL_CTL void mrail_ctl_on_bye(mrail_engine_t *engine,
 
 /* Handles POLL. Only sets a flag: the control thread polls the lanes after it
  * has handled the datagrams and released the control lock. */
-static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
-                              const mrail_ctl_msg_t *msg)
+static void mrail_ctl_on_poll(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
-    __atomic_store_n(&engine->poll_requested, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&peer->engine->poll_requested, 1, __ATOMIC_RELEASE);
 }
 
-static MRAIL_CTL void mrail_ctl_on_move(mrail_engine_t *engine,
-                                        mrail_peer_t *peer,
+static MRAIL_CTL void mrail_ctl_on_move(mrail_peer_t *peer,
                                         const mrail_ctl_msg_t *msg)
 {
     int is_back = (msg->type == MRAIL_CTL_MOVE_BACK);
@@ -94,8 +80,8 @@ static MRAIL_CTL void mrail_ctl_on_move(mrail_engine_t *engine,
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
     if ((lane == NULL) || (msg->seq == 0)) {
-        ++engine->counters.ctl_unexpected;
-    } else if (engine->config.uplinks != MRAIL_SIZE_AUTO) {
+        ++peer->engine->counters.ctl_unexpected;
+    } else if (peer->engine->config.uplinks != MRAIL_SIZE_AUTO) {
         return; /* port rules, which the peer does not know */
     } else if (is_back) {
         mrail_move_back(lane, msg->seq, mrail_clock_now());
@@ -149,7 +135,7 @@ static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
 {
     peer->reply_way = 0;
     for (unsigned i = 0; i < peer->num_pairs; ++i) {
-        unsigned index = (peer->base + i) % peer->num_pairs;
+        unsigned index = mrail_peer_pair(peer, i);
 
         if ((peer->pairs[index].local == rail->index) &&
             (peer->pairs[index].remote == src_rail)) {
@@ -204,7 +190,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         return;
     }
     if ((ctl_handlers[msg.type].handler == NULL) ||
-        (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) ||
+        mrail_peer_has_failed(peer) ||
         (!ctl_handlers[msg.type].any_peer &&
          (peer->state != MRAIL_PEER_KNOWN)) ||
         (ctl_handlers[msg.type].lane_body &&
@@ -225,7 +211,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
     mrail_trace("%s from peer %016llx on rail %u",
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);
-    ctl_handlers[msg.type].handler(engine, peer, &msg);
+    ctl_handlers[msg.type].handler(peer, &msg);
     mrail_ctl_work(peer); /* the message may have changed what is due */
     /* These messages create or connect a QP, which takes a long time, so let
      * other threads take the control lock before the next message. */

@@ -1,16 +1,6 @@
-/* Received control messages about lanes. */
 #include "config.h"
-#include "rail/conn/ctl_recv_lane.h"
+#include "rail/conn/conn.h"
 
-#include "base/seq.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane_request.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/qp_budget.h"
 #include "rail/state/signals.h"
 
 /* Returns the base pair of the initiator. */
@@ -21,17 +11,16 @@ static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
 }
 
 /* Returns 0, or -1 if there is no working QP. */
-static MRAIL_BOTH int mrail_ctl_accept(mrail_engine_t *engine,
-                                       mrail_lane_t *lane,
+static MRAIL_BOTH int mrail_ctl_accept(mrail_lane_t *lane,
                                        const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
-    mrail_rail_t *rail = &engine->rails[wire->dst_rail];
+    mrail_rail_t *rail = &lane->peer->engine->rails[wire->dst_rail];
 
     if ((lane->qp != NULL) && (lane->rail != rail)) {
-        mrail_lane_destroy_qp(engine, lane);
+        mrail_lane_destroy_qp(lane);
     }
-    if ((lane->qp == NULL) && (mrail_lane_create_qp(engine, lane, rail) != 0)) {
+    if ((lane->qp == NULL) && (mrail_lane_create_qp(lane, rail) != 0)) {
         goto err;
     }
     lane->epoch = wire->epoch;
@@ -97,13 +86,12 @@ static MRAIL_CTL void mrail_ctl_put_off(mrail_peer_t *peer,
 
 /* Refuses the lane for lack of budget. For a first lane, the reply makes the
  * peer wait if there may be room later. */
-static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_engine_t *engine,
-                                            mrail_peer_t *peer,
+static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_peer_t *peer,
                                             const mrail_ctl_msg_t *msg)
 {
     if (mrail_ctl_is_first(peer, msg->lane.slot) &&
-        !mrail_evict_make_room(engine, 1)) {
-        mrail_ctl_budget(engine);
+        !mrail_evict_make_room(peer->engine, 1)) {
+        mrail_ctl_budget(peer->engine);
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
     } else {
         mrail_ctl_put_off(peer, msg);
@@ -111,13 +99,12 @@ static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_engine_t *engine,
 }
 
 /* Handles a request for a lane that this end has not requested. */
-static MRAIL_BOTH void mrail_ctl_take_request(mrail_engine_t *engine,
-                                              mrail_lane_t *lane,
+static MRAIL_BOTH void mrail_ctl_take_request(mrail_lane_t *lane,
                                               const mrail_ctl_msg_t *msg)
 {
     mrail_peer_t *peer = lane->peer;
 
-    if (mrail_ctl_accept(engine, lane, msg) != 0) {
+    if (mrail_ctl_accept(lane, msg) != 0) {
         mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq,
                               MRAIL_REASON_RESOURCES);
     }
@@ -126,8 +113,7 @@ static MRAIL_BOTH void mrail_ctl_take_request(mrail_engine_t *engine,
 
 /* Handles a request for an existing lane: a repeat, or a new lane in its
  * place. */
-static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
-                                               mrail_lane_t *lane,
+static MRAIL_CTL void mrail_ctl_repeat_request(mrail_lane_t *lane,
                                                const mrail_ctl_msg_t *msg)
 {
     if (lane->request == msg->seq) {
@@ -139,7 +125,7 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_engine_t *engine,
         mrail_lane_event(lane, MRAIL_LANE_EV_SUPERSEDED, "requested again");
         mrail_ctl_put_off(lane->peer, msg);
     } else {
-        ++engine->counters.ctl_unexpected;
+        ++lane->peer->engine->counters.ctl_unexpected;
     }
 }
 
@@ -164,15 +150,14 @@ static MRAIL_BOTH void mrail_ctl_take_base(mrail_peer_t *peer,
     }
 }
 
-void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
-                           const mrail_ctl_msg_t *msg)
+void mrail_ctl_on_lane_req(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_lane_t *lane;
 
     /* If the peer is configured for more lanes per rail, it must do without the
      * excess ones. */
-    if ((wire->dst_rail >= engine->num_rails) ||
+    if ((wire->dst_rail >= peer->engine->num_rails) ||
         (wire->src_rail >= peer->num_rails) ||
         (wire->slot >= peer->slot_limit)) {
         mrail_ctl_send_refuse(peer, wire->slot, msg->seq, MRAIL_REASON_NO_RAIL);
@@ -184,7 +169,7 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     lane = peer->lanes[wire->slot];
     if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
                            mrail_lane_is(lane, MRAIL_LANE_CONNECTED))) {
-        mrail_ctl_repeat_request(engine, lane, msg);
+        mrail_ctl_repeat_request(lane, msg);
     } else if ((lane != NULL) && (lane->state >= MRAIL_LANE_EVICTING) &&
                (lane->state <= MRAIL_LANE_REAPING)) {
         /* Either the peer has reaped the lane, or this is a late request of an
@@ -194,16 +179,17 @@ void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_put_off(peer, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||
                (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
-               engine->rails[wire->dst_rail].port_down) {
+               peer->engine->rails[wire->dst_rail].port_down) {
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
     } else if ((lane = mrail_ctl_get_lane(peer, wire->slot)) == NULL) {
-        mrail_ctl_refuse_lane(engine, peer, msg);
+        mrail_ctl_refuse_lane(peer, msg);
     } else if (lane->state > MRAIL_LANE_CONNECTING) {
-        ++engine->counters.ctl_unexpected;
-    } else if ((lane->state == MRAIL_LANE_IDLE) || (engine->id >= peer->id)) {
+        ++peer->engine->counters.ctl_unexpected;
+    } else if ((lane->state == MRAIL_LANE_IDLE) ||
+               (peer->engine->id >= peer->id)) {
         /* If two requests have crossed, the one from the end with the lower id
          * wins, and the other end answers it. */
-        mrail_ctl_take_request(engine, lane, msg);
+        mrail_ctl_take_request(lane, msg);
     }
 }
 
@@ -224,13 +210,12 @@ static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
     return past->known && (past->epoch == msg->lane.epoch);
 }
 
-void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
-                           const mrail_ctl_msg_t *msg)
+void mrail_ctl_on_lane_rep(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
     if (mrail_ctl_is_prev_epoch(peer, msg)) {
-        ++engine->counters.ctl_unexpected; /* late: that epoch is over */
+        ++peer->engine->counters.ctl_unexpected; /* late: that epoch is over */
         return;
     }
     if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
@@ -244,7 +229,7 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     if ((lane->request != msg->seq) || (lane->epoch != msg->lane.epoch) ||
         (msg->lane.src_rail >= peer->num_rails)) {
-        ++engine->counters.ctl_unexpected;
+        ++peer->engine->counters.ctl_unexpected;
         return;
     }
     if (lane->state == MRAIL_LANE_CONNECTING) {
@@ -259,8 +244,7 @@ void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
-                             const mrail_ctl_msg_t *msg)
+void mrail_ctl_on_lane_ready(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
@@ -270,8 +254,7 @@ void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
-                         const mrail_ctl_msg_t *msg)
+void mrail_ctl_on_refuse(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     static const char *const reasons[] = {
         [MRAIL_REASON_NONE] = "refused",
@@ -284,7 +267,7 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
     if ((lane == NULL) || (lane->request != msg->seq)) {
-        ++engine->counters.ctl_unexpected;
+        ++peer->engine->counters.ctl_unexpected;
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
         lane->tries = 1; /* the peer is alive, so do not give up */
@@ -298,8 +281,7 @@ void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
-                        const mrail_ctl_msg_t *msg)
+void mrail_ctl_on_evict(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     unsigned slot = msg->lane.slot, actions = MRAIL_LANE_DO_CONFIRM;
     mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
@@ -330,24 +312,22 @@ void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
-                          const mrail_ctl_msg_t *msg)
+void mrail_ctl_on_confirm(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
 
     if ((lane == NULL) || (lane->request != msg->seq)) {
-        ++engine->counters.ctl_unexpected;
+        ++peer->engine->counters.ctl_unexpected;
         return;
     }
     mrail_lane_event(lane, MRAIL_LANE_EV_CONFIRM, "the peer confirms");
     if (mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
         lane->peer_has = (uint16_t)msg->lane.am_seq;
-        mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+        mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
     }
 }
 
-void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
-                       const mrail_ctl_msg_t *msg)
+void mrail_ctl_on_fail(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = mrail_ctl_lane_of_epoch(peer, msg);
     unsigned slot = msg->lane.slot, actions = MRAIL_LANE_DO_CONFIRM;

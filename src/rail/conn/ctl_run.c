@@ -9,20 +9,14 @@
  * one with the lower id becomes the initiator.
  */
 #include "config.h"
-#include "rail/conn/ctl_run.h"
-
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_request.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/move_lane.h"
-#include "rail/conn/paths.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/conn/conn.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+
+/* Repeats after which a silent peer lets others connect. */
+#define MRAIL_CTL_SILENT 3
 
 /* Time limit for sending BYE, for all peers together. */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
@@ -186,22 +180,20 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
 static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer,
                                                  mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = mrail_ctl_run_unreachable(peer, now_ns), lane_ns;
+    mrail_ns_t next_ns = mrail_ctl_run_unreachable(peer, now_ns);
 
     for (unsigned k = 0; k < peer->slot_limit; ++k) {
         unsigned slot = mrail_ctl_turn(peer, k);
 
-        lane_ns = mrail_path_run(peer, slot, now_ns);
-        next_ns = MRAIL_MIN(next_ns, lane_ns);
-        lane_ns = mrail_ctl_poll_lane_request(peer, slot, now_ns);
-        next_ns = MRAIL_MIN(next_ns, lane_ns);
+        next_ns = mrail_ns_min(next_ns, mrail_path_run(peer, slot, now_ns));
+        next_ns = mrail_ns_min(next_ns,
+                               mrail_ctl_poll_lane_request(peer, slot, now_ns));
         if (peer->lanes[slot] != NULL) {
-            lane_ns = mrail_ctl_run_lane(peer->lanes[slot], now_ns);
-            next_ns = MRAIL_MIN(next_ns, lane_ns);
+            next_ns = mrail_ns_min(
+                next_ns, mrail_ctl_run_lane(peer->lanes[slot], now_ns));
         }
     }
-    lane_ns = mrail_ctl_run_retry(peer, now_ns);
-    return MRAIL_MIN(next_ns, lane_ns);
+    return mrail_ns_min(next_ns, mrail_ctl_run_retry(peer, now_ns));
 }
 
 static MRAIL_CTL mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer,
@@ -256,7 +248,7 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer,
 static MRAIL_BOTH mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
                                                 mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
+    mrail_ns_t next_ns = MRAIL_NS_NEVER;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
         /* Do not touch the lanes: a progress thread ends them
@@ -282,8 +274,7 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
     } else if (peer->state == MRAIL_PEER_KNOWN) {
         next_ns = mrail_ctl_run_lanes(peer, now_ns);
         if (peer->probe_tries != 0) {
-            probe_ns = mrail_ctl_run_probe(peer, now_ns);
-            next_ns = MRAIL_MIN(next_ns, probe_ns);
+            next_ns = mrail_ns_min(next_ns, mrail_ctl_run_probe(peer, now_ns));
         }
     }
     return next_ns;

@@ -7,12 +7,9 @@
  * caller retries later. Any other error counts as a lost datagram.
  */
 #include "config.h"
-#include "rail/conn/ctl_send.h"
+#include "rail/conn/conn.h"
 
 #include "rail/proto/pairing.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/rail.h"
-#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 #include <string.h>
@@ -84,6 +81,23 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
     }
 }
 
+/* Creates the address handle, unless there is one. Returns 0 or -errno. */
+static MRAIL_CTL int mrail_ctl_need_handle(mrail_engine_t *engine,
+                                           mrail_rail_t *rail,
+                                           const uint8_t gid[16],
+                                           uint16_t sport, struct ibv_ah **ah)
+{
+    if (*ah == NULL) {
+        *ah = mrail_rail_create_ah(rail, &engine->config, gid, sport);
+    }
+    if (*ah == NULL) {
+        mrail_debug("%s: no address handle: %s", rail->attr.device,
+                    strerror(errno));
+        return -EIO;
+    }
+    return 0;
+}
+
 /* Sends over a pair of rails, with the address handle that is kept for the
  * pair. */
 static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
@@ -94,14 +108,11 @@ static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
     const mrail_rail_pair_t *pair = &peer->pairs[index];
     mrail_rail_t *rail = &engine->rails[pair->local];
 
-    if (*ah == NULL) {
-        *ah = mrail_rail_create_ah(rail, &engine->config,
-                                   peer->rails[pair->remote].gid, sport);
-        if (*ah == NULL) {
-            mrail_debug("%s: no address handle: %s", rail->attr.device,
-                        strerror(errno));
-            return -EIO;
-        }
+    int ret = mrail_ctl_need_handle(engine, rail, peer->rails[pair->remote].gid,
+                                    sport, ah);
+
+    if (ret != 0) {
+        return ret;
     }
     msg->dst_cookie = peer->cookie;
     return mrail_ctl_post(engine, rail, *ah, peer->rails[pair->remote].ud_qpn,
@@ -110,16 +121,9 @@ static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
 
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 {
-    unsigned index = (peer->base + way) % peer->num_pairs;
+    unsigned index = mrail_peer_pair(peer, way);
 
     return mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
-}
-
-static int mrail_ctl_is_in_outage(const mrail_peer_t *peer, unsigned way)
-{
-    unsigned index = (peer->base + way) % peer->num_pairs;
-
-    return peer->engine->rails[peer->pairs[index].local].outage;
 }
 
 /* Tries rails with an outage last. */
@@ -128,7 +132,7 @@ int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
     int ret = -EAGAIN, tried = 0;
 
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->num_pairs); ++k) {
-        if (!mrail_ctl_is_in_outage(peer, way + k)) {
+        if (!mrail_path_rail(peer, way + k)->outage) {
             ret = mrail_ctl_send_by(peer, way + k, msg);
             tried = 1;
         }
@@ -157,6 +161,7 @@ static MRAIL_CTL int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
     mrail_rail_pair_t pair;
     mrail_rail_t *rail;
     mrail_boot_t *boot;
+    int ret;
 
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         local[i] = engine->rails[i].attr.subnet;
@@ -168,14 +173,10 @@ static MRAIL_CTL int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
         mrail_rails_try(local, engine->num_rails, remote, peer->num_boots, way);
     rail = &engine->rails[pair.local];
     boot = &peer->boots[pair.remote];
-    if (boot->ah[rail->index] == NULL) {
-        boot->ah[rail->index] =
-            mrail_rail_create_ah(rail, &engine->config, boot->to.gid, 0);
-        if (boot->ah[rail->index] == NULL) {
-            mrail_debug("%s: no address handle: %s", rail->attr.device,
-                        strerror(errno));
-            return -EIO;
-        }
+    ret = mrail_ctl_need_handle(engine, rail, boot->to.gid, 0,
+                                &boot->ah[rail->index]);
+    if (ret != 0) {
+        return ret;
     }
     msg->dst_cookie = peer->cookie;
     return mrail_ctl_post(engine, rail, boot->ah[rail->index], boot->to.ud_qpn,
@@ -273,7 +274,7 @@ static MRAIL_CTL int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
 {
     mrail_path_t *path = &peer->paths[slot];
     uint16_t sport = path->sport;
-    unsigned pair = (peer->base + slot) % peer->num_pairs;
+    unsigned pair = mrail_peer_pair(peer, slot);
 
     if ((path->ah_sport != sport) || (path->ah_pair != pair)) {
         mrail_ctl_drop_handle(

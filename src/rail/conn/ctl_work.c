@@ -3,13 +3,17 @@
  * and the failure of the peer.
  */
 #include "config.h"
-#include "rail/conn/ctl_work.h"
+#include "rail/conn/conn.h"
 
-#include "rail/params.h"
-#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
 
 #include <errno.h>
+#include <arpa/inet.h>
+
+/* Maximum number of peers that connect at the same time. With more, answers
+ * would overflow the receive queues of the control channel, and each lost
+ * answer costs a retransmission. */
+#define MRAIL_CTL_CONNECTING 256
 
 /* Minimum peer timeout until a first lane has come up. */
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC)
@@ -78,8 +82,7 @@ void mrail_ctl_connected(mrail_peer_t *peer)
         mrail_list_del(&next->connect);
         /* Peers in other states have failed, or have been connected by the peer
          * itself. */
-        if ((next->state == MRAIL_PEER_NEW) &&
-            (__atomic_load_n(&next->failed, __ATOMIC_RELAXED) == 0)) {
+        if ((next->state == MRAIL_PEER_NEW) && !mrail_peer_has_failed(next)) {
             mrail_ctl_work(next);
             return;
         }
@@ -121,5 +124,56 @@ void mrail_ctl_probe(mrail_peer_t *peer)
         peer->probe_request = ++peer->engine->ctl_seq;
         peer->probe_ns = 0;
         mrail_ctl_work(peer);
+    }
+}
+
+/* ---- Errors of lanes and peers ---- */
+
+void mrail_peer_error(mrail_peer_t *peer, const char *cause)
+{
+    if (!mrail_peer_has_failed(peer)) {
+        mrail_warn("peer %016llx: %s", (unsigned long long)peer->id, cause);
+    }
+    mrail_ctl_peer_failed(peer, -ECONNRESET);
+}
+
+void mrail_failover_request(mrail_lane_t *lane, const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_engine_t *engine = peer->engine;
+    uint64_t bit = 1ull << lane->slot;
+    mrail_log_level_t level = MRAIL_LOG_WARN;
+    char address[INET6_ADDRSTRLEN];
+
+    if (mrail_peer_has_failed(peer)) {
+        return; /* all lanes of the peer are ending */
+    }
+    if (!MRAIL_FAILOVER) {
+        mrail_peer_error(peer, cause);
+        return;
+    }
+    if (__atomic_fetch_or(&peer->fail_mask, bit, __ATOMIC_RELEASE) & bit) {
+        return;
+    }
+    if (__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)) {
+        level = MRAIL_LOG_DEBUG; /* thousands of lanes may fail at once */
+    }
+    mrail_gid_text(peer->rails[lane->remote_rail].gid, address,
+                   sizeof(address));
+    mrail_log(level,
+              "%s:%u: lane %u to peer %016llx at %s failed (%s); other "
+              "lanes take over its work",
+              lane->rail->attr.device, lane->rail->attr.port, lane->slot,
+              (unsigned long long)peer->id, address, cause);
+    mrail_peer_check(peer);
+    mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+    mrail_control_thread_wake(engine);
+}
+
+void mrail_lane_error(mrail_lane_t *lane, const char *cause)
+{
+    /* Further completions of a lane that was already given up are ignored. */
+    if (!mrail_lane_is(lane, MRAIL_LANE_CLOSES)) {
+        mrail_failover_request(lane, cause);
     }
 }

@@ -1,14 +1,9 @@
 #include "config.h"
-#include "rail/conn/lane.h"
+#include "rail/conn/conn.h"
 
 #include "orchestrator/ports.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_buffers.h"
-#include "rail/params.h"
 #include "rail/state/record.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/qp.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -102,6 +97,128 @@ void mrail_lane_drain(mrail_lane_t *lane)
     }
 }
 
+/* ---- Receive buffers in the rail's SRQ, and the credits that they back ---- */
+
+static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
+                          mrail_rx_t *rx, uint32_t lkey)
+{
+    mrail_list_init(&rx->am.list);
+    rx->rail = rail;
+    rx->orphan = 0;
+    rx->lane = NULL;
+    rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
+    rx->sge.addr = (uintptr_t)rx->hdr;
+    /* The buffer size is rounded up, so a buffer can hold more than a segment.
+     * This limit makes the device refuse a longer message. */
+    rx->sge.length = (uint32_t)engine->config.seg_size;
+    rx->sge.lkey = lkey;
+    rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
+    rx->wr.next = NULL;
+    rx->wr.sg_list = &rx->sge;
+    rx->wr.num_sge = 1;
+    return mrail_rail_post_recv(rail, &rx->wr);
+}
+
+/* Creates `count` receive buffers and posts them to the rail's SRQ. */
+static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
+                                   unsigned count)
+{
+    size_t stride = engine->rx_stride;
+    const mrail_rx_chunk_t *chunk;
+    int ret;
+
+    if (count > rail->srq_depth - rail->srq_used) {
+        return -ENOBUFS;
+    }
+    chunk = mrail_rail_add_chunk(rail, count * stride);
+    if (chunk == NULL) {
+        return -errno;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        mrail_rx_t *rx = (mrail_rx_t *)((char *)chunk->base + i * stride);
+
+        ret = mrail_rx_start(engine, rail, rx, chunk->mr->lkey);
+        if (ret != 0) {
+            return ret;
+        }
+        ++rail->srq_used;
+        ++rail->srq_spare;
+    }
+    return 0;
+}
+
+int mrail_lane_add_buffers(mrail_lane_t *lane, unsigned count)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+    mrail_rail_t *rail = lane->rail;
+    int ret;
+
+    if (mrail_rail_spare(rail) < count) {
+        ret = mrail_lane_make_buffers(engine, rail, count - rail->srq_spare);
+        if (ret != 0) {
+            return ret;
+        }
+    }
+    rail->srq_spare -= count;
+    lane->buffers += count;
+    return 0;
+}
+
+mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
+                                mrail_rail_t *rail)
+{
+    return (mrail_am_pool_t){.depth = rail->srq_depth,
+                             .leased = rail->srq_used - mrail_rail_spare(rail),
+                             .num_lanes = rail->num_am_lanes,
+                             .credits = engine->config.am_credits};
+}
+
+/* Sets the window of a new lane, which carries active messages if its slot is
+ * below num_pairs, and reserves a buffer for each message that the peer may
+ * send. If the SRQ is too small for all lanes, the last ones share the buffers
+ * of the others. The NIC retries a message that finds no buffer (RNR). Returns 0
+ * or -errno. */
+static MRAIL_CTL int mrail_lane_reserve_buffers(mrail_lane_t *lane)
+{
+    mrail_rail_t *rail = lane->rail;
+    mrail_am_pool_t pool = mrail_lane_pool(lane->peer->engine, rail);
+    unsigned wanted;
+    int ret;
+
+    if (lane->slot >= lane->peer->num_pairs) {
+        mrail_am_lane_start(&lane->am, 0);
+        return 0;
+    }
+    mrail_am_lane_start(&lane->am,
+                        mrail_am_lane_window(&pool, lane->slot == 0));
+    wanted = lane->am.window + MRAIL_AM_LANE_RESERVE;
+    ret = mrail_lane_add_buffers(lane,
+                                 MRAIL_MIN(wanted, pool.depth - pool.leased));
+    if (ret != 0) {
+        return ret;
+    }
+    lane->unbacked = wanted - lane->buffers;
+    __atomic_store_n(&rail->srq_short, rail->srq_short + lane->unbacked,
+                     __ATOMIC_RELAXED);
+    ++rail->num_am_lanes;
+    return 0;
+}
+
+void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count)
+{
+    mrail_rail_t *rail = lane->rail;
+    unsigned unbacked = MRAIL_MIN(count, lane->unbacked);
+
+    lane->unbacked -= unbacked;
+    __atomic_store_n(&rail->srq_short, rail->srq_short - unbacked,
+                     __ATOMIC_RELAXED);
+    count = MRAIL_MIN(count - unbacked, lane->buffers);
+    lane->buffers -= count;
+    rail->srq_spare += count;
+}
+
+/* ---- QPs ---- */
+
 /* Returns the number of send queue entries for a lane. Chunks are few and
  * large, so lanes without active messages need fewer entries. */
 static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
@@ -112,9 +229,9 @@ static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
     return (lane->slot == 0) ? depth : MRAIL_MAX(depth / 4, 16u);
 }
 
-int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
-                         mrail_rail_t *rail)
+int mrail_lane_create_qp(mrail_lane_t *lane, mrail_rail_t *rail)
 {
+    mrail_engine_t *engine = lane->peer->engine;
     unsigned depth = mrail_lane_tx_depth(engine, lane);
     uint64_t serial = (engine->qp_serial + 1) << 16 | lane->index;
     int ret;
@@ -131,7 +248,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->max_inline = rail->attr.max_inline;
     lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
     lane->sq_depth = depth;
-    ret = mrail_lane_reserve_buffers(engine, lane, lane->peer->num_pairs);
+    ret = mrail_lane_reserve_buffers(lane);
     if (ret != 0) {
         mrail_qp_destroy(lane->qp);
         lane->qp = NULL;
@@ -147,8 +264,10 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     return 0;
 }
 
-void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
+void mrail_lane_destroy_qp(mrail_lane_t *lane)
 {
+    mrail_engine_t *engine = lane->peer->engine;
+
     if (lane->qp != NULL) {
         __atomic_store_n(&lane->qpn, 0, __ATOMIC_RELAXED);
         mrail_qp_destroy(lane->qp);
@@ -167,17 +286,19 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
     }
 }
 
-void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane)
+void mrail_lane_end(mrail_lane_t *lane)
 {
-    mrail_lane_destroy_qp(engine, lane);
+    mrail_engine_t *engine = lane->peer->engine;
+
+    mrail_lane_destroy_qp(lane);
     mrail_list_del(&lane->ack_list);
     __atomic_store_n(&engine->lanes[lane->index], NULL, __ATOMIC_RELEASE);
     engine->lane_free[engine->num_lane_free++] = lane->index;
 }
 
-void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
+void mrail_lane_release(mrail_lane_t *lane)
 {
-    mrail_lane_end(engine, lane);
+    mrail_lane_end(lane);
     lane->peer->lanes[lane->slot] = NULL;
     free(lane);
 }
@@ -188,13 +309,13 @@ void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
     lane->peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
         .known = 1, .epoch = lane->epoch, .received = lane->am.received};
     mrail_lane_event(lane, event, cause);
-    mrail_lane_release(lane->peer->engine, lane);
+    mrail_lane_release(lane);
 }
 
-int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
-                       const mrail_wire_lane_t *remote,
-                       const mrail_wire_rail_t *remote_rail)
+int mrail_lane_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
 {
+    const mrail_config_t *config = &lane->peer->engine->config;
+    const mrail_wire_rail_t *remote_rail = &lane->peer->rails[remote->src_rail];
     struct ibv_ah_attr path;
     int ret;
 
@@ -208,12 +329,12 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                             (uint64_t)remote_rail->rate_mbps),
                   1ull) *
         125000;
-    mrail_rail_fill_ah(lane->rail, &engine->config, remote_rail->gid,
+    mrail_rail_fill_ah(lane->rail, config, remote_rail->gid,
                        mrail_ports_flow_label(lane->sport), &path);
     ret =
         mrail_qp_to_rtr(lane->qp, lane->rail, &path, remote, remote_rail->mtu);
     if (ret == 0) {
-        ret = mrail_qp_to_rts(lane->qp, lane->rail, &engine->config, lane->psn,
+        ret = mrail_qp_to_rts(lane->qp, lane->rail, config, lane->psn,
                               remote->max_dest_rd_atomic);
     }
     if (ret != 0) {
@@ -225,4 +346,35 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                   lane->qp->qp_num, remote->qpn, strerror(-ret));
     }
     return ret;
+}
+
+/* ---- Statistics, kept beyond the end of the peer ---- */
+
+mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane)
+{
+    return (mrail_stats_lane_t){
+        .peer = lane->peer->id,
+        .rail = lane->rail,
+        .state = mrail_lane_state_name(lane->state),
+        .qpn = lane->last_qpn,
+        .slot = lane->slot,
+        .sport = lane->sport,
+    };
+}
+
+void mrail_stats_keep_lane(const mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    if ((engine->config.stats_file[0] == '\0') || (lane->last_qpn == 0)) {
+        return;
+    }
+    if (engine->ended_lanes == NULL) {
+        engine->ended_lanes =
+            calloc(MRAIL_STATS_LANES, sizeof(*engine->ended_lanes));
+    }
+    if (engine->ended_lanes != NULL) {
+        engine->ended_lanes[engine->num_ended_lanes++ % MRAIL_STATS_LANES] =
+            mrail_stats_of_lane(lane);
+    }
 }

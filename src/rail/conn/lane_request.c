@@ -3,18 +3,9 @@
  * lack of room or QPs and answers that yield no lane.
  */
 #include "config.h"
-#include "rail/conn/lane_request.h"
+#include "rail/conn/conn.h"
 
 #include "orchestrator/ports.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
-#include "rail/conn/qp_budget.h"
-#include "rail/params.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -79,7 +70,9 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     return lane;
 }
 
-void mrail_ctl_list_lane(mrail_lane_t *lane)
+/* Enters the lane in the lane table. Completions of its QP now refer to it, so
+ * it may be released only under the data-path lock. */
+static MRAIL_CTL void mrail_ctl_list_lane(mrail_lane_t *lane)
 {
     __atomic_store_n(&lane->peer->engine->lanes[lane->index], lane,
                      __ATOMIC_RELEASE);
@@ -88,12 +81,10 @@ void mrail_ctl_list_lane(mrail_lane_t *lane)
 
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
 {
-    mrail_peer_t *peer = lane->peer;
     int ret = -EIO; /* a lost device would return nothing */
 
     if (!lane->rail->fatal) {
-        ret = mrail_lane_connect(peer->engine, lane, remote,
-                                 &peer->rails[remote->src_rail]);
+        ret = mrail_lane_connect(lane, remote);
     }
     if (ret == 0) { /* early enough, because the peer sends nothing before it
                      * gets the answer */
@@ -111,7 +102,7 @@ static MRAIL_CTL int mrail_ctl_create_own_qp(mrail_lane_t *lane)
     for (unsigned base = 0; (ret != 0) && (base < peer->num_pairs); ++base) {
         peer->base = base;
         ret = mrail_lane_create_qp(
-            peer->engine, lane, &peer->engine->rails[peer->pairs[base].local]);
+            lane, &peer->engine->rails[peer->pairs[base].local]);
     }
     return ret;
 }
@@ -132,7 +123,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     mrail_ctl_learn(peer, &hello);
     if (peer->tables == NULL) { /* no memory: the peer has failed */
         if (lane != NULL) {
-            mrail_lane_release(engine, lane);
+            mrail_lane_release(lane);
         }
         return 0;
     }
@@ -193,9 +184,7 @@ uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane)
 static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
-    const mrail_rail_pair_t *pair =
-        &peer->pairs[(peer->base + slot) % peer->num_pairs];
-    mrail_rail_t *rail = &engine->rails[pair->local];
+    mrail_rail_t *rail = mrail_path_rail(peer, slot);
     mrail_lane_t *lane = mrail_ctl_get_lane(peer, slot);
     int ret;
 
@@ -215,7 +204,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         mrail_ctl_budget(engine);
         return -EDQUOT;
     }
-    ret = mrail_lane_create_qp(engine, lane, rail);
+    ret = mrail_lane_create_qp(lane, rail);
     if (ret != 0) {
         mrail_log(rail->no_qp_warned ? MRAIL_LOG_DEBUG : MRAIL_LOG_WARN,
                   "%s: cannot create a QP: %s", rail->attr.device,
@@ -224,13 +213,16 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         return (ret == -EAGAIN) ? -EIO : ret;
     }
     lane->epoch = mrail_ctl_next_epoch(peer);
-    lane->remote_rail = pair->remote;
+    lane->remote_rail = peer->pairs[mrail_peer_pair(peer, slot)].remote;
     lane->sport = mrail_ctl_lane_port(lane);
     mrail_lane_event(lane, MRAIL_LANE_EV_REQUEST, "wanted");
     return 0;
 }
 
-void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why)
+/* Handles an impossible lane: the peer does without it, or fails if it is the
+ * first one. */
+static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
+                                        const char *why)
 {
     if (peer->based) {
         mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
@@ -249,7 +241,8 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why)
     }
 }
 
-void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
+/* Handles a lack of QP budget: the peer does without the lane for a while. */
+static MRAIL_CTL void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
 {
     mrail_debug("peer %016llx: no room for lane %u now",
                 (unsigned long long)peer->id, slot);
@@ -281,7 +274,7 @@ static MRAIL_CTL void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
         if (mrail_path_is_open(peer, slot)) {
-            mrail_paths_rebase(peer, (peer->base + slot) % peer->num_pairs);
+            mrail_paths_rebase(peer, mrail_peer_pair(peer, slot));
             return;
         }
     }
@@ -315,11 +308,8 @@ static MRAIL_CTL int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
 static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->num_pairs; ++slot) {
-        const mrail_rail_pair_t *pair =
-            &peer->pairs[(peer->base + slot) % peer->num_pairs];
-
         if (!mrail_path_is_open(peer, slot) &&
-            !peer->engine->rails[pair->local].fatal) {
+            !mrail_path_rail(peer, slot)->fatal) {
             return 1;
         }
     }
@@ -381,7 +371,7 @@ static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
 {
     mrail_lane_event(lane, MRAIL_LANE_EV_DROP, cause);
-    mrail_lane_release(lane->peer->engine, lane);
+    mrail_lane_release(lane);
 }
 
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
@@ -404,7 +394,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
             mrail_ctl_give_up(peer);
             return;
         }
-        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
+        mrail_paths_rebase(peer, mrail_peer_pair(peer, 1));
     }
     /* Requests the lane again at once, so that a late request of the peer
      * cannot take its place. */

@@ -1,13 +1,7 @@
-/* Bringing lanes up. */
 #include "config.h"
-#include "rail/conn/lane_up.h"
+#include "rail/conn/conn.h"
 
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/paths.h"
-#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/discovery.h"
 
 #include <arpa/inet.h>
 

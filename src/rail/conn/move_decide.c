@@ -1,11 +1,13 @@
-/* Decides which lane moves to another source port. */
+/*
+ * Measures the rates of the lanes on a pair of rails, and moves the lane that
+ * orchestrator/repath.h chooses. The end that reads with GETs requests the move
+ * from the other end, which controls the port. A lost request does no harm,
+ * because the evidence recurs if the lane stays slow.
+ */
 #include "config.h"
-#include "rail/conn/move_decide.h"
+#include "rail/conn/conn.h"
 
 #include "orchestrator/repath.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/move_lane.h"
-#include "rail/params.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -192,9 +194,7 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                                         unsigned direction,
                                         mrail_ns_t window_ns, mrail_ns_t now_ns)
 {
-    const mrail_rail_pair_t *pair =
-        &peer->pairs[(peer->base + first) % peer->num_pairs];
-    mrail_rail_t *rail = &peer->engine->rails[pair->local];
+    mrail_rail_t *rail = mrail_path_rail(peer, first);
     mrail_repath_move_t move;
     mrail_move_view_t view;
     unsigned slot, like;

@@ -1,21 +1,7 @@
 /*
- * Moves of lanes to other source ports, for switches without port rules
- * (UCX_MRAIL_UPLINKS is "auto"). orchestrator/repath.h decides from the rates
- * of the lanes on a pair of rails. This file measures the rates and changes the
- * port.
- *
- * Each end controls the ports of the data that it sends. The end that sends
- * PUTs therefore moves its own lane. The end that reads with GETs sees the
- * rates as well, and requests a move from the other end (MOVE). A lost request
- * does no harm, because if the lane stays slow, the evidence recurs and the
- * reader sends another one. proto/port_move.h decides which requests are
- * carried out.
- *
- * If the path of a QP changes while it answers READs, the rest of the data
- * takes another path, and packets may overtake each other. Before a MOVE, the
- * reader therefore holds the lane: it posts nothing until its READs have
- * completed, and for a moment afterwards. See
- * docs/decisions/0020-ports-by-evidence.md.
+ * Moves of lanes to other source ports; decision 0020 describes who moves a
+ * lane, and why a reader holds it meanwhile. proto/port_move.h decides which
+ * requests are carried out.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.
  * For other devices, the send queue is drained (RTS -> SQD), and the QP takes a
@@ -23,15 +9,11 @@
  * that supports neither keeps its ports.
  */
 #include "config.h"
-#include "rail/conn/move_lane.h"
+#include "rail/conn/conn.h"
 
 #include "orchestrator/ports.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/verbs/ah.h"
 #include "rail/verbs/port_control.h"
 #include "telemetry/page.h"
-#include "rail/verbs/qp.h"
 
 #include <string.h>
 

@@ -3,16 +3,10 @@
  * proto/health.c, and carries out the resulting actions. Control lock held.
  */
 #include "config.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
+#include "rail/conn/conn.h"
 
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
 #include "rail/proto/health.h"
-#include "rail/state/control_wake.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
 #include "telemetry/page.h"
 
 #include <errno.h>

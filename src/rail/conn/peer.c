@@ -1,13 +1,8 @@
 #include "config.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 
-#include "base/rng.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/paths.h"
-#include "rail/params.h"
 #include "rail/proto/pairing.h"
-#include "rail/state/control_wake.h"
+#include "rail/state/signals.h"
 
 #include <errno.h>
 #include <pthread.h>

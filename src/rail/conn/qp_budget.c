@@ -3,9 +3,7 @@
  * evicts them.
  */
 #include "config.h"
-#include "rail/conn/qp_budget.h"
-
-#include "rail/conn/lane.h"
+#include "rail/conn/conn.h"
 
 /* Minimum interval between searches. */
 #define MRAIL_EVICT_SEARCH (100 * MRAIL_NS_PER_MS)
@@ -48,7 +46,7 @@ static int mrail_evict_is_candidate(mrail_lane_t *lane, int hard)
     uint64_t used;
 
     if ((lane == NULL) || (lane->slot == 0) || (lane->state != MRAIL_LANE_UP) ||
-        (__atomic_load_n(&lane->peer->failed, __ATOMIC_RELAXED) != 0)) {
+        mrail_peer_has_failed(lane->peer)) {
         return 0;
     }
     used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);

@@ -1,25 +1,15 @@
 /*
- * Errors of whole rails, and outages.
- *
- * Without this file, the engine would discover for each peer separately that a
- * rail carries nothing, with thousands of stalls and probes, and as many probes
- * after each back-off. With many peers, it decides once for the whole rail. An
- * outage begins if the device is lost, if the port stays down, or if paths of
- * several peers have been retired and nothing has got through on the rail
- * meanwhile. In the last case the other ends may be at fault, so a sample of
- * other paths must fail to answer as well.
- *
- * The lanes of the rail are then closed in batches, so that no iteration takes
- * long. Their paths wait, and only a few of them probe. When a probe is
- * answered or the port comes up, the outage ends and the paths return, also in
- * batches.
+ * Errors and events of whole rails. Without outages, the engine would discover
+ * for each peer separately that a rail carries nothing; docs/failover.md
+ * describes when one begins and ends. Lanes and paths are notified in batches,
+ * so that no iteration takes long.
  */
 #include "config.h"
-#include "rail/conn/rail_error.h"
+#include "rail/conn/conn.h"
 
-#include "rail/conn/lane_error.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
+/* Maximum number of peers or lanes that are notified of a rail event per
+ * iteration of the control thread. */
+#define MRAIL_RAIL_BATCH 64
 
 /* Number of retired paths that triggers the probing of a sample; number that
  * proves an outage, including those of the sample; size of the sample. */
@@ -31,6 +21,104 @@
 #define MRAIL_RAIL_SAMPLE_TIME (80 * MRAIL_NS_PER_MS)
 /* Time between two batches. */
 #define MRAIL_RAIL_PAUSE (1 * MRAIL_NS_PER_MS)
+
+/* ---- Events of a rail that concern the paths of all peers ---- */
+
+void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    mrail_peer_t *peer;
+
+    if (!mrail_rail_find_gid(rail)) {
+        return;
+    }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        mrail_ctl_drop_handles(peer, rail);
+    }
+}
+
+/* Reports the event to the paths of a peer that use the rail. */
+static MRAIL_CTL void mrail_paths_port_peer(mrail_peer_t *peer,
+                                            const mrail_rail_t *rail,
+                                            mrail_health_event_t event,
+                                            mrail_ns_t now_ns)
+{
+    for (unsigned slot = 0; slot < peer->num_slots; ++slot) {
+        if (mrail_path_rail(peer, slot) != rail) {
+            continue;
+        }
+        if (rail->port_down) { /* answers on their way do not count */
+            peer->paths[slot].num_probes = 0;
+            peer->paths[slot].blocked = 0;
+        } else {
+            peer->paths[slot].prober = 0;
+            mrail_list_del(&peer->paths[slot].affected);
+        }
+        mrail_path_event(peer, slot, event, now_ns);
+    }
+}
+
+/* Reports the end of an outage to up to `max` paths that wait for the rail. */
+static MRAIL_CTL void mrail_paths_restore(mrail_rail_t *rail, unsigned max,
+                                          mrail_ns_t now_ns)
+{
+    mrail_path_t *path;
+
+    rail->num_probers = 0;
+    for (; (max != 0) && !mrail_list_empty(&rail->affected); --max) {
+        path = mrail_list_head(&rail->affected, mrail_path_t, affected);
+        mrail_list_del(&path->affected);
+        path->prober = 0;
+        mrail_path_event(path->peer, (unsigned)(path - path->peer->paths),
+                         MRAIL_HEALTH_PORT_UP, now_ns);
+    }
+}
+
+/* Lets one of the paths that wait for the rail probe it, to replace probers
+ * that are gone. */
+static MRAIL_CTL void mrail_paths_add_prober(mrail_rail_t *rail,
+                                             mrail_ns_t now_ns)
+{
+    unsigned visits = MRAIL_RAIL_BATCH;
+    mrail_path_t *path;
+
+    mrail_list_for_each(path, &rail->affected, mrail_path_t, affected) {
+        if (path->health.state == MRAIL_HEALTH_RETIRED) {
+            mrail_path_event(path->peer, (unsigned)(path - path->peer->paths),
+                             MRAIL_HEALTH_PORT_UP, now_ns);
+            return;
+        }
+        if (--visits == 0) {
+            return;
+        }
+    }
+}
+
+/* Handles a local port that has gone down or come up. The first peers are
+ * notified at once. With many peers, the others follow in batches. */
+void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
+                      mrail_health_event_t event, mrail_ns_t now_ns)
+{
+    unsigned count = 0;
+    mrail_peer_t *peer;
+
+    __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
+                     __ATOMIC_RELAXED);
+    rail->outage_ns = 0;
+    if (!rail->port_down) {
+        mrail_paths_rail_alive(rail, now_ns);
+        rail->num_probers = 0;
+    } else if ((engine->num_peers > MRAIL_RAIL_BATCH) && !rail->outage) {
+        rail->outage_ns = now_ns + MRAIL_PATH_GRACE;
+    }
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        if (++count > MRAIL_RAIL_BATCH) {
+            break;
+        }
+        mrail_paths_port_peer(peer, rail, event, now_ns);
+    }
+}
+
+/* ---- Outages ---- */
 
 /* Returns 1 if another rail, without an outage, also leads to the peer. */
 static int mrail_rail_has_other(const mrail_peer_t *peer)
@@ -192,11 +280,11 @@ static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
 
 mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER, rail_ns;
+    mrail_ns_t next_ns = MRAIL_NS_NEVER;
 
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        rail_ns = mrail_rail_run(engine, &engine->rails[i], now_ns);
-        next_ns = MRAIL_MIN(next_ns, rail_ns);
+        next_ns = mrail_ns_min(
+            next_ns, mrail_rail_run(engine, &engine->rails[i], now_ns));
     }
     return next_ns;
 }

@@ -1,7 +1,7 @@
 #include "config.h"
 #include "rail/data/am_ack.h"
 
-#include "rail/conn/lane_buffers.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rx.h"
 #include "rail/data/tx_post.h"
@@ -95,8 +95,7 @@ void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane, unsigned most)
     mrail_ctl_take(engine);
     pool = mrail_lane_pool(engine, lane->rail);
     more = mrail_am_lane_growth(&lane->am, &pool, most);
-    if ((more > 0) &&
-        (mrail_lane_add_buffers(engine, lane, (unsigned)more) == 0)) {
+    if ((more > 0) && (mrail_lane_add_buffers(lane, (unsigned)more) == 0)) {
         mrail_am_lane_grow(&lane->am, (unsigned)more);
         mrail_am_add_pending_ack(engine, lane);
     } else if (more != 0) {

@@ -2,8 +2,7 @@
 #include "config.h"
 #include "rail/data/am_recv.h"
 
-#include "rail/conn/lane_error.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/inbox.h"
 #include "rail/data/rx.h"

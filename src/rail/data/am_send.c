@@ -8,7 +8,7 @@
  */
 #include "config.h"
 
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/tx_post.h"
 #include "rail/state/engine.h"

@@ -2,8 +2,7 @@
 #include "config.h"
 #include "rail/data/chunk.h"
 
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
+#include "rail/conn/conn.h"
 #include "rail/data/done.h"
 #include "rail/state/record.h"
 #include "rail/state/signals.h"

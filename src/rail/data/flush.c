@@ -22,9 +22,7 @@
 #include "rail/data/flush.h"
 
 #include "base/seq.h"
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/done.h"
 #include "rail/data/put.h"

@@ -11,7 +11,7 @@
 #include "config.h"
 #include "rail/data/rma.h"
 
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/chunk.h"
 #include "rail/data/done.h"
 #include "rail/data/peer_lanes.h"

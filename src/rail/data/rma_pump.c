@@ -2,7 +2,7 @@
 #include "config.h"
 #include "rail/data/rma_pump.h"
 
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/chunk.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/throttle.h"

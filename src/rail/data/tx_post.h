@@ -2,8 +2,7 @@
 #ifndef MRAIL_RAIL_DATA_TX_POST_H
 #define MRAIL_RAIL_DATA_TX_POST_H
 
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
+#include "rail/conn/conn.h"
 #include "rail/state/engine.h"
 
 static inline void mrail_am_fill_header(mrail_data_hdr_t *hdr,

@@ -1,20 +1,9 @@
 
 #include "config.h"
-#include "rail/engine/control_poll.h"
+#include "rail/engine/engine.h"
 
-#include "rail/conn/ctl_recv.h"
-#include "rail/conn/ctl_run.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/rail_paths.h"
-#include "rail/conn/rail_error.h"
-#include "rail/engine/progress.h"
-#include "rail/engine/telemetry_export.h"
-#include "rail/params.h"
-#include "rail/recovery/stall_detect.h"
-#include "rail/state/data_lock.h"
-#include "rail/verbs/events.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/conn/conn.h"
+#include "rail/recovery/recovery.h"
 #include "telemetry/page.h"
 
 #include <sched.h>
@@ -278,17 +267,16 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
                              mrail_control_timers_t *timers)
 {
     mrail_ns_t now_ns = mrail_clock_now();
-    mrail_ns_t ctl_ns, lanes_ns, rails_ns;
+    mrail_ns_t ctl_ns;
 
     mrail_control_wake(engine, timers);
     mrail_ctl_take(engine);
     mrail_failover_check_rails(engine);
-    rails_ns = mrail_rails_run(engine, now_ns);
-    ctl_ns = mrail_ctl_run(engine, now_ns);
-    ctl_ns = MRAIL_MIN(ctl_ns, rails_ns);
+    ctl_ns = mrail_rails_run(engine, now_ns);
+    ctl_ns = mrail_ns_min(ctl_ns, mrail_ctl_run(engine, now_ns));
     mrail_ctl_unlock(engine);
-    lanes_ns = mrail_control_lanes(engine, now_ns, timers);
-    timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
+    timers->due_ns =
+        mrail_ns_min(ctl_ns, mrail_control_lanes(engine, now_ns, timers));
     if (ctl_ns != MRAIL_NS_NEVER) {
         /* While a control timer is pending, the thread wakes at least once a
          * second. Otherwise a halt would look like a long sleep. */

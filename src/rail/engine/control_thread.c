@@ -5,11 +5,10 @@
  * within milliseconds.
  */
 #include "config.h"
-#include "rail/engine/control_thread.h"
+#include "rail/engine/engine.h"
 
-#include "rail/conn/ctl_run.h"
-#include "rail/engine/control_poll.h"
-#include "rail/state/control_wake.h"
+#include "rail/conn/conn.h"
+#include "rail/state/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +22,15 @@
 /* epoll data: kind in the upper half, rail in the lower half. */
 enum { MRAIL_WATCH_WAKE, MRAIL_WATCH_UD, MRAIL_WATCH_ASYNC };
 
+static int mrail_set_nonblock(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return ((flags < 0) || (fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0))
+               ? -errno
+               : 0;
+}
+
 static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
                                       unsigned kind, unsigned rail)
 {
@@ -30,10 +38,12 @@ static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
         .events = EPOLLIN,
         .data.u64 = ((uint64_t)kind << 32) | rail,
     };
+    int ret = mrail_set_nonblock(fd);
 
-    return (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+    return ((ret == 0) &&
+            (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0))
                ? -errno
-               : 0;
+               : ret;
 }
 
 /* Removes a lost device, whose events have all been read, from the epoll set.
@@ -102,15 +112,6 @@ static MRAIL_DATA void *mrail_control_thread_main(void *arg)
     return NULL;
 }
 
-static int mrail_set_nonblock(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-
-    return ((flags < 0) || (fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0))
-               ? -errno
-               : 0;
-}
-
 static int mrail_control_thread_watch_all(mrail_engine_t *engine)
 {
     int ret = mrail_control_thread_watch(engine, engine->event_fd,
@@ -120,12 +121,6 @@ static int mrail_control_thread_watch_all(mrail_engine_t *engine)
         mrail_rail_t *rail = &engine->rails[i];
 
         ret = mrail_set_nonblock(rail->channel->fd);
-        if (ret == 0) {
-            ret = mrail_set_nonblock(rail->ud_channel->fd);
-        }
-        if (ret == 0) {
-            ret = mrail_set_nonblock(rail->ctx->async_fd);
-        }
         if (ret == 0) {
             ret = mrail_control_thread_watch(engine, rail->ud_channel->fd,
                                              MRAIL_WATCH_UD, i);

@@ -2,19 +2,8 @@
 #include "config.h"
 #include "rail/engine/engine.h"
 
-#include "rail/conn/lane.h"
-#include "rail/conn/peer.h"
-#include "rail/engine/control_thread.h"
-#include "rail/engine/engine_query.h"
-#include "rail/engine/mem.h"
-#include "rail/engine/stats.h"
-#include "rail/engine/telemetry_export.h"
-#include "rail/params.h"
+#include "rail/conn/conn.h"
 #include "rail/proto/pairing.h"
-#include "rail/state/data_lock.h"
-#include "rail/verbs/alloc.h"
-#include "rail/verbs/discovery.h"
-#include "rail/verbs/rail.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,8 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-
-typedef void (*mrail_lane_func_t)(mrail_engine_t *engine, mrail_lane_t *lane);
 
 #define MRAIL_TX_META 192 /* mrail_tx_t, rounded up to cache lines */
 
@@ -163,29 +150,16 @@ static int mrail_engine_open_rails(mrail_engine_t *engine)
     return 0;
 }
 
-static void mrail_engine_each_lane(mrail_engine_t *engine,
-                                   mrail_lane_func_t func)
-{
-    mrail_peer_t *peer;
-
-    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        mrail_for_each_lane(lane, peer) {
-            func(engine, lane);
-        }
-    }
-}
-
-static void mrail_lane_free(mrail_engine_t *engine, mrail_lane_t *lane)
-{
-    free(lane);
-}
-
 static MRAIL_UNCHECKED void mrail_engine_free(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;
 
     mrail_telemetry_export_close(engine);
-    mrail_engine_each_lane(engine, mrail_lane_destroy_qp);
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        mrail_for_each_lane(lane, peer) {
+            mrail_lane_destroy_qp(lane);
+        }
+    }
     mrail_pool_cleanup(&engine->tx_small);
     mrail_pool_cleanup(&engine->tx_big);
     mrail_pool_cleanup(&engine->ops);
@@ -196,8 +170,10 @@ static MRAIL_UNCHECKED void mrail_engine_free(mrail_engine_t *engine)
         mrail_rail_destroy_srq(&engine->rails[i]);
         mrail_rail_free_buffers(&engine->rails[i]);
     }
-    mrail_engine_each_lane(engine, mrail_lane_free);
     mrail_list_for_each_safe(peer, tmp, &engine->peers, mrail_peer_t, list) {
+        mrail_for_each_lane(lane, peer) {
+            free(lane);
+        }
         mrail_peer_free(peer);
     }
     mrail_hash_cleanup(&engine->peers_by_id);

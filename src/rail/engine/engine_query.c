@@ -1,9 +1,5 @@
-/* Queries: attributes, rails and memory of an engine. */
 #include "config.h"
-#include "rail/engine/engine_query.h"
-
-#include "base/log.h"
-#include "rail/verbs/rail.h"
+#include "rail/engine/engine.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -133,15 +129,14 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         engine->num_lanes * sizeof(mrail_lane_t) +
         engine->config.max_qps *
             (sizeof(*engine->lanes) + sizeof(*engine->lane_free));
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        memory_p->pools +=
-            (size_t)engine->rails[i].srq_used * engine->rx_stride;
-    }
     memory_p->queues = engine->sq_entries * MRAIL_SQ_ENTRY;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        memory_p->queues += (size_t)engine->rails[i].cq->cqe * MRAIL_CQ_ENTRY +
-                            engine->rails[i].srq_depth * MRAIL_RQ_ENTRY;
+        const mrail_rail_t *rail = &engine->rails[i];
+
+        memory_p->queues += (size_t)rail->cq->cqe * MRAIL_CQ_ENTRY +
+                            rail->srq_depth * MRAIL_RQ_ENTRY;
         memory_p->pools +=
+            (size_t)rail->srq_used * engine->rx_stride +
             (MRAIL_UD_RX + MRAIL_UD_TX) * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
     }
     mrail_ctl_unlock(engine);

@@ -1,16 +1,12 @@
 /* Endpoints: thin handles for a peer. */
 #include "config.h"
 
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/peer.h"
-#include "rail/conn/qp_budget.h"
+#include "rail/conn/conn.h"
 #include "rail/data/flush.h"
 #include "rail/data/rma_cancel.h"
 #include "rail/proto/wire.h"
-#include "rail/recovery/peer_end.h"
-#include "rail/state/engine.h"
-#include "rail/state/control_wake.h"
-#include "rail/verbs/discovery.h"
+#include "rail/recovery/recovery.h"
+#include "rail/state/signals.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -231,9 +227,7 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
              address);
     for (unsigned slot = 0; slot < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);
          ++slot) {
-        unsigned pair = (peer->base + slot) % peer->num_pairs;
-        const mrail_rail_attr_t *attr =
-            &engine->rails[peer->pairs[pair].local].attr;
+        const mrail_rail_attr_t *attr = &mrail_path_rail(peer, slot)->attr;
         const mrail_path_t *path = &peer->paths[slot];
         const char *state = "no fault known";
 

@@ -4,9 +4,7 @@
 #include "rail/data/done.h"
 #include "rail/data/rma.h"
 #include "rail/data/rma_cancel.h"
-#include "rail/engine/progress.h"
-#include "rail/state/data_lock.h"
-#include "rail/state/engine.h"
+#include "rail/engine/engine.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,10 +3,8 @@
 
 #include "rail/data/done.h"
 #include "rail/data/inbox.h"
-#include "rail/engine/wakeup.h"
+#include "rail/engine/engine.h"
 #include "rail/proto/wire.h"
-#include "rail/state/data_lock.h"
-#include "rail/state/engine.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,12 +1,9 @@
 
 #include "config.h"
-#include "rail/engine/mem.h"
+#include "rail/engine/engine.h"
 
 #include "base/codec.h"
 #include "cuda/memory.h"
-#include "rail/state/engine.h"
-#include "rail/state/mem.h"
-#include "rail/verbs/alloc.h"
 
 #include <errno.h>
 #include <stdlib.h>

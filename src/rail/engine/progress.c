@@ -1,11 +1,8 @@
 /* Progress: completions of the rails, and the work that peers wait for. */
 #include "config.h"
-#include "rail/engine/progress.h"
+#include "rail/engine/engine.h"
 
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/peer.h"
-#include "rail/conn/rail_error.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/am_recv.h"
 #include "rail/data/chunk.h"
@@ -16,13 +13,9 @@
 #include "rail/data/rma_cancel.h"
 #include "rail/data/rma_pump.h"
 #include "rail/data/rx.h"
-#include "rail/recovery/evict.h"
-#include "rail/recovery/failover.h"
-#include "rail/recovery/peer_end.h"
-#include "rail/state/data_lock.h"
-#include "rail/state/control_wake.h"
-#include "rail/state/record.h"
+#include "rail/recovery/recovery.h"
 #include "rail/state/signals.h"
+#include "rail/state/record.h"
 
 #include <errno.h>
 #include <sched.h>

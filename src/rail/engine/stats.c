@@ -1,11 +1,8 @@
-/* Writes the file of UCX_MRAIL_STATS_FILE: counters, memory and lanes of a
- * process. */
 #include "config.h"
-#include "rail/engine/stats.h"
+#include "rail/engine/engine.h"
 
 #include "base/json.h"
-#include "rail/conn/lane_stats.h"
-#include "rail/engine/engine_query.h"
+#include "rail/conn/conn.h"
 
 #include <errno.h>
 #include <fcntl.h>

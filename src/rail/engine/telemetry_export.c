@@ -6,11 +6,10 @@
  * thread. The copy is written to the file without the data-path lock.
  */
 #include "config.h"
-#include "rail/engine/telemetry_export.h"
+#include "rail/engine/engine.h"
 
 #include "base/launch.h"
-#include "rail/conn/lane.h"
-#include "rail/state/engine.h"
+#include "rail/conn/conn.h"
 #include "telemetry/page.h"
 
 #include <errno.h>

@@ -11,11 +11,9 @@
  * ifaces are signalled as well.
  */
 #include "config.h"
-#include "rail/engine/wakeup.h"
+#include "rail/engine/engine.h"
 
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
-#include "rail/verbs/events.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

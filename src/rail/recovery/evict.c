@@ -1,31 +1,17 @@
 /*
- * Eviction of lanes.
- *
- * When a lane is needed and the QP budget is exhausted, the engine evicts lanes
- * other than a peer's first one, least recently used first. Both ends must
- * agree: this end takes an idle lane out of use, drains it, and sends EVICT.
- * The peer does the same and answers CONFIRM, or REFUSE if it is using the
- * lane. The QP is destroyed when both ends are done, so no request ever meets a
- * missing QP.
- *
- * The control thread chooses lanes and exchanges the messages. Progress
+ * Eviction of lanes; docs/architecture.md describes the protocol. Progress
  * threads decide whether a lane is idle, and reap it. The lanes of a process
  * that does not call the library stay until it does.
  */
 #include "config.h"
-#include "rail/recovery/evict.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_up.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rx.h"
 #include "rail/data/visible.h"
-#include "rail/recovery/failover.h"
-#include "rail/state/control_wake.h"
-#include "rail/verbs/rail.h"
+#include "rail/state/signals.h"
 
 #include <errno.h>
 
@@ -141,8 +127,7 @@ static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
                                           * before the lane is idle */
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
-        __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
-        __atomic_fetch_and(&peer->held_mask, ~bit, __ATOMIC_RELAXED);
+        mrail_peer_clear_up(peer, bit);
         mrail_lane_event(lane, MRAIL_LANE_EV_RELEASE, "idle");
         mrail_list_del(&lane->ack_list);
         mrail_peer_refresh(peer);

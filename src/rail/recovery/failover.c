@@ -2,35 +2,20 @@
  * Failover: closes a failed lane and replays the work that it did not deliver.
  * docs/failover.md describes the protocol and its invariants.
  *
- * Either end may begin. It moves its QP to the error state, so that nothing
- * more arrives, and the device returns all requests and receive buffers. It
- * then answers the peer's FAIL with the number of messages that have arrived
- * (CONFIRM). Replay, over any lane, starts only when both ends are done, so
- * nothing from the old lane can arrive after its replay. The lane number is
- * then free for a new epoch.
- *
  * A thread under either lock requests a failover through fail_mask. The rest
- * runs under the data-path lock and the control lock: on a progress thread or,
- * while the process computes, on the control thread.
+ * runs under both locks: on a progress thread or, while the process computes,
+ * on the control thread.
  */
 #include "config.h"
-#include "rail/recovery/failover.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/ctl_send.h"
-#include "rail/conn/ctl_work.h"
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_error.h"
-#include "rail/conn/lane_up.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_replay.h"
 #include "rail/data/flush.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rma_replay.h"
 #include "rail/data/rx.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
-#include "rail/verbs/qp.h"
 #include "telemetry/page.h"
 
 #include <errno.h>
@@ -101,7 +86,7 @@ void mrail_lane_stop(mrail_lane_t *lane)
                lane->rail->attr.device, lane->rail->attr.port,
                lane->qp->qp_num);
     mrail_failover_disown(lane);
-    mrail_lane_destroy_qp(lane->peer->engine, lane);
+    mrail_lane_destroy_qp(lane);
 }
 
 static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
@@ -123,8 +108,7 @@ static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
                      lane->rail->attr.device, lane->rail->attr.port, lane->slot,
                      (unsigned long long)peer->id, cause);
     ++peer->engine->counters.lanes_failed;
-    __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
-    __atomic_fetch_and(&peer->held_mask, ~bit, __ATOMIC_RELAXED);
+    mrail_peer_clear_up(peer, bit);
     __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
     peer->broken_mask |= bit;
     lane->last_cqe.is_set = 0;       /* an eviction may have set it */
@@ -156,7 +140,7 @@ static MRAIL_BOTH int mrail_failover_abandon(mrail_lane_t *lane,
         !mrail_rail_is_drained(lane->rail, &lane->last_cqe)) {
         return 0;
     }
-    mrail_lane_destroy_qp(lane->peer->engine, lane);
+    mrail_lane_destroy_qp(lane);
     mrail_rma_abandon(lane, now_ns);
     lane->sq_done = lane->sq_posted;
     return 1;

@@ -3,18 +3,14 @@
  * only then do its operations fail.
  */
 #include "config.h"
-#include "rail/recovery/peer_end.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/lane.h"
-#include "rail/conn/lane_stats.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_replay.h"
 #include "rail/data/flush.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/data/rma_replay.h"
-#include "rail/recovery/failover.h"
 #include "rail/state/signals.h"
-#include "rail/verbs/rail.h"
 #include "telemetry/page.h"
 
 #include <assert.h>
@@ -106,7 +102,7 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
                                                   : strerror(-peer->failed));
     mrail_for_each_lane(lane, peer) {
         mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
-        mrail_lane_end(engine, lane);
+        mrail_lane_end(lane);
         /* A lost device has not returned these chunks, nor has a device whose
          * QP is gone. */
         mrail_rma_abandon(lane, mrail_clock_now());

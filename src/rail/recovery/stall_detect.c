@@ -1,19 +1,8 @@
 /*
- * Stall detection and keepalive. They are needed because a path that loses
- * packets raises no event, and the NIC's own timers may take seconds.
- *
- * At every tick, the control thread checks the lanes of the peers that have
- * outstanding work, and visits no other peers. Chunks have completions, but
- * messages and small PUTs usually have none. If messages stay unacknowledged
- * for a tick, a small READ therefore follows them, with a request for an
- * acknowledgement. A READ also follows small PUTs that are not complete at a
- * tick.
- *
- * A lane with work in flight but no completion for a while raises STALLED for
- * its path (paths.c), which must then answer a probe. If it does, either the
- * lane is slow or its QP gets no answers. If the lane has completed nothing for
- * a long time while other lanes to the peer have, it raises QP_STALLED. For
- * this comparison, idle lanes get a READ.
+ * Stall detection and keepalive; docs/failover.md describes them. They are
+ * needed because a path that loses packets raises no event, and the NIC's own
+ * timers may take seconds. At every tick, the control thread checks the lanes
+ * of the peers that have outstanding work, and visits no other peers.
  *
  * Work on a slow path takes longer than a tick. The expected time follows from
  * the measured rate of the lane. The path becomes suspect only after a multiple
@@ -23,15 +12,11 @@
  * Each peer to which no request was sent for KEEPALIVE_INTERVAL therefore gets
  * a small READ. The peer's NIC answers it even if the process is computing, or
  * is stopped in a debugger.
- *
- * All functions: data-path lock and control lock held.
  */
 #include "config.h"
-#include "rail/recovery/stall_detect.h"
+#include "rail/recovery/recovery.h"
 
-#include "rail/conn/move_decide.h"
-#include "rail/conn/paths.h"
-#include "rail/conn/peer.h"
+#include "rail/conn/conn.h"
 #include "rail/data/am_ack.h"
 #include "rail/data/visible.h"
 #include "rail/state/signals.h"

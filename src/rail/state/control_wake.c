@@ -1,6 +1,6 @@
 /* The signal that wakes the control thread. */
 #include "config.h"
-#include "rail/state/control_wake.h"
+#include "rail/state/signals.h"
 
 #include <unistd.h>
 

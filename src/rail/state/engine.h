@@ -229,7 +229,7 @@ struct mrail_engine {
     uint64_t num_departed;                     /* number of peers freed since
                                                 * the engine opened */
     struct mrail_stats_lane *ended_lanes;      /* lanes of freed peers; see
-                                                * conn/lane_stats.c */
+                                                * conn/lane.c */
     uint64_t num_ended_lanes;
     unsigned num_lanes;  /* entries of `lanes` ever used */
     uint16_t *lane_free; /* stack of unused entries among these */

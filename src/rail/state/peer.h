@@ -232,6 +232,25 @@ struct mrail_peer {
                           * the peer */
 };
 
+/* Returns 1 if the peer has failed. Any thread may call it. */
+static inline int mrail_peer_has_failed(const mrail_peer_t *peer)
+{
+    return __atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0;
+}
+
+/* Returns the rail pair of a slot, as an index in peer->pairs. */
+static inline unsigned mrail_peer_pair(const mrail_peer_t *peer, unsigned slot)
+{
+    return (peer->base + slot) % peer->num_pairs;
+}
+
+/* Takes a slot out of up_mask until a new lane is up. */
+static inline void mrail_peer_clear_up(mrail_peer_t *peer, uint64_t bit)
+{
+    __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+    __atomic_fetch_and(&peer->held_mask, ~bit, __ATOMIC_RELAXED);
+}
+
 /* Returns 1 if the slot has a lane whose state has the property. */
 static inline int mrail_peer_lane_is(const mrail_peer_t *peer, unsigned slot,
                                      unsigned property)

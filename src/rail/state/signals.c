@@ -2,8 +2,6 @@
 #include "config.h"
 #include "rail/state/signals.h"
 
-#include "rail/state/control_wake.h"
-
 #include <unistd.h>
 
 void mrail_peer_check(mrail_peer_t *peer)

@@ -1,6 +1,6 @@
 /* Address handles, which define the paths of datagrams and of connected QPs. */
 #include "config.h"
-#include "rail/verbs/ah.h"
+#include "rail/verbs/rail.h"
 
 #include "base/seq.h"
 #include "orchestrator/ports.h"

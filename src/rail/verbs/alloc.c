@@ -1,6 +1,6 @@
 /* Registered memory of a rail. */
 #include "config.h"
-#include "rail/verbs/alloc.h"
+#include "rail/verbs/rail.h"
 
 #include "base/log.h"
 

@@ -3,7 +3,7 @@
 #include "rail/mrail.h"
 
 #include "base/log.h"
-#include "rail/verbs/discovery.h"
+#include "rail/verbs/rail.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -36,6 +36,12 @@ static int mrail_gid_is_ipv4(const uint8_t gid[16])
     static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
 
     return memcmp(gid, prefix, sizeof(prefix)) == 0;
+}
+
+static uint32_t mrail_gid_ipv4(const uint8_t gid[16])
+{
+    return ((uint32_t)gid[12] << 24) | ((uint32_t)gid[13] << 16) |
+           ((uint32_t)gid[14] << 8) | gid[15];
 }
 
 static int mrail_gid_is_routable(const uint8_t gid[16])
@@ -133,8 +139,7 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
     int bits = configured_bits;
 
     if (mrail_gid_is_ipv4(gid)) {
-        address = ((uint32_t)gid[12] << 24) | ((uint32_t)gid[13] << 16) |
-                  ((uint32_t)gid[14] << 8) | gid[15];
+        address = mrail_gid_ipv4(gid);
         if (bits < 0) {
             bits = (netmask_bits > 8) ? (int)netmask_bits : 24;
         }
@@ -177,33 +182,14 @@ const char *mrail_discovery_nic_index(const mrail_config_t *config,
 /* Returns the rate of a port in bits per second. Source: ibv_query_port(3). */
 static uint64_t mrail_port_rate(const struct ibv_port_attr *port)
 {
-    static const struct {
-        uint8_t code;
-        unsigned mbps;
-    } speeds[] = {{1, 2500},   {2, 5000},   {4, 10000},  {8, 10000},
-                  {16, 14000}, {32, 25000}, {64, 50000}, {128, 100000}};
-    unsigned mbps = 2500, width = 1;
+    static const unsigned mbps[UINT8_MAX + 1] = {
+        [2] = 5000,   [4] = 10000,  [8] = 10000,   [16] = 14000,
+        [32] = 25000, [64] = 50000, [128] = 100000};
+    static const unsigned widths[UINT8_MAX + 1] = {
+        [2] = 4, [4] = 8, [8] = 12, [16] = 2};
 
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(speeds); ++i) {
-        if (port->active_speed == speeds[i].code) {
-            mbps = speeds[i].mbps;
-        }
-    }
-    switch (port->active_width) {
-    case 2:
-        width = 4;
-        break;
-    case 4:
-        width = 8;
-        break;
-    case 8:
-        width = 12;
-        break;
-    case 16:
-        width = 2;
-        break;
-    }
-    return (uint64_t)mbps * width * 1000000ull;
+    return 1000000ull * MRAIL_MAX(mbps[port->active_speed], 2500u) *
+           MRAIL_MAX(widths[port->active_width], 1u);
 }
 
 /* The speed is in units of 100 Mb/s. Older versions of rdma-core, such as
@@ -316,9 +302,7 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
     attr->subnet_bits = mrail_discovery_subnet(
         attr->gid, discovery->config->subnet_bits,
         mrail_gid_is_ipv4(attr->gid)
-            ? mrail_netmask_bits(((uint32_t)attr->gid[12] << 24) |
-                                 ((uint32_t)attr->gid[13] << 16) |
-                                 ((uint32_t)attr->gid[14] << 8) | attr->gid[15])
+            ? mrail_netmask_bits(mrail_gid_ipv4(attr->gid))
             : 0,
         &attr->subnet, &host);
     reason = mrail_discovery_nic_index(discovery->config,

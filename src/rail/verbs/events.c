@@ -1,5 +1,5 @@
 #include "config.h"
-#include "rail/verbs/events.h"
+#include "rail/verbs/rail.h"
 
 static int mrail_arm(struct ibv_comp_channel *channel, struct ibv_cq *cq)
 {

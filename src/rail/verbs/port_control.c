@@ -3,10 +3,10 @@
 
 #include "base/util.h"
 #include "orchestrator/ports.h"
+#include "rail/verbs/rail.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <infiniband/verbs.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct {
     {"ionic", MRAIL_PORT_DRIVER_SOURCE},
 };
 
-mrail_port_driver_t mrail_port_control_driver(const char *driver)
+static mrail_port_driver_t known_driver(const char *driver)
 {
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(drivers); ++i) {
         if (strcmp(drivers[i].driver, driver) == 0) {
@@ -40,43 +40,6 @@ mrail_port_driver_t mrail_port_control_driver(const char *driver)
         }
     }
     return MRAIL_PORT_DRIVER_UNKNOWN;
-}
-
-const char *mrail_port_control_words(const mrail_port_control_t *control)
-{
-    for (unsigned i = 0; i < MRAIL_PORT_CONTROL_MAX_LANES; ++i) {
-        if (control->got[i] != 0) {
-            break;
-        }
-        if (i + 1 == MRAIL_PORT_CONTROL_MAX_LANES) {
-            return "not set: the device ignores flow labels, and its ports "
-                   "are a hash";
-        }
-    }
-    switch (control->knowledge) {
-    case MRAIL_PORT_DRIVER_MEASURED:
-        return "set by flow label at connect";
-    case MRAIL_PORT_DRIVER_SOURCE:
-        return "set by flow label at connect (according to the driver's "
-               "source; capture packets to confirm)";
-    case MRAIL_PORT_DRIVER_UNKNOWN:
-        break;
-    }
-    return "requested by flow label at connect; not known whether this driver "
-           "complies: capture packets to find out";
-}
-
-const char *mrail_port_live_words(mrail_port_live_t live)
-{
-    switch (live) {
-    case MRAIL_PORT_LIVE_SQD:
-        return "in a connected QP, drained (SQD)";
-    case MRAIL_PORT_LIVE_MLX5DV:
-        return "in a connected QP (mlx5dv)";
-    case MRAIL_PORT_LIVE_NONE:
-        break;
-    }
-    return "only with a new lane";
 }
 
 /* ---- The driver ---- */
@@ -114,150 +77,85 @@ static void find_driver(struct ibv_context *ctx, const char *device,
 /* ---- The sample QP ---- */
 
 typedef struct sample {
-    struct ibv_context *ctx;
-    struct ibv_pd *pd;
-    struct ibv_cq *cq;
-    struct ibv_qp *qp;
-    unsigned port;
-    int gid_index;
+    mrail_rail_t rail; /* without an SRQ and a control channel */
     const uint8_t *gid;
 } sample_t;
 
-static struct ibv_context *open_device(const char *name)
+/* Returns 0 or -errno. */
+static int sample_open(sample_t *sample, const char *device)
 {
-    struct ibv_device **devices = ibv_get_device_list(NULL);
-    struct ibv_context *ctx = NULL;
+    mrail_rail_t *rail = &sample->rail;
 
-    for (unsigned i = 0; devices != NULL && devices[i] != NULL; ++i) {
-        if (strcmp(ibv_get_device_name(devices[i]), name) == 0) {
-            ctx = ibv_open_device(devices[i]);
-            break;
-        }
+    rail->mtu = IBV_MTU_1024;
+    rail->max_rd_atomic = rail->max_dest_rd_atomic = 1;
+    rail->ctx = mrail_rail_open_device(device);
+    if (rail->ctx == NULL) {
+        return -ENODEV;
     }
-    if (devices != NULL) {
-        ibv_free_device_list(devices);
-    }
-    return ctx;
+    rail->pd = ibv_alloc_pd(rail->ctx);
+    rail->cq = ibv_create_cq(rail->ctx, 2, NULL, NULL, 0);
+    return ((rail->pd == NULL) || (rail->cq == NULL)) ? -ENOMEM : 0;
 }
 
-static int sample_open(sample_t *sample)
+static void sample_path(const sample_t *sample, uint32_t label,
+                        struct ibv_ah_attr *path)
 {
-    struct ibv_qp_init_attr init = {
-        .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = 1,
-                .max_recv_wr = 1,
-                .max_send_sge = 1,
-                .max_recv_sge = 1},
-    };
+    const mrail_config_t config = {.traffic_class = 0};
 
-    sample->pd = ibv_alloc_pd(sample->ctx);
-    sample->cq = ibv_create_cq(sample->ctx, 2, NULL, NULL, 0);
-    if (sample->pd == NULL || sample->cq == NULL) {
-        return -ENOMEM;
-    }
-    init.send_cq = init.recv_cq = sample->cq;
-    sample->qp = ibv_create_qp(sample->pd, &init);
-    return (sample->qp == NULL) ? -ENOMEM : 0;
+    mrail_rail_fill_ah(&sample->rail, &config, sample->gid, label, path);
 }
 
-static void sample_close(sample_t *sample)
+/* Creates a QP that can send with the label. It is connected to itself, so that
+ * no peer is needed. Returns NULL with errno set on failure. */
+static struct ibv_qp *sample_connect(sample_t *sample, uint32_t label)
 {
-    if (sample->qp != NULL) {
-        ibv_destroy_qp(sample->qp);
-    }
-    if (sample->cq != NULL) {
-        ibv_destroy_cq(sample->cq);
-    }
-    if (sample->pd != NULL) {
-        ibv_dealloc_pd(sample->pd);
-    }
-}
+    const mrail_config_t config = {
+        .timeout_s = 0.1, .retry_count = 1, .rnr_retry_count = 1};
+    struct ibv_qp *qp = mrail_qp_create(&sample->rail, 1, 0);
+    mrail_wire_lane_t self = {.psn = 0};
+    struct ibv_ah_attr path;
+    int ret;
 
-static void fill_path(const sample_t *sample, uint32_t label,
-                      struct ibv_ah_attr *ah)
-{
-    *ah =
-        (struct ibv_ah_attr){.is_global = 1, .port_num = (uint8_t)sample->port};
-    ah->grh.sgid_index = (uint8_t)sample->gid_index;
-    ah->grh.hop_limit = 64;
-    ah->grh.flow_label = label;
-    memcpy(ah->grh.dgid.raw, sample->gid, sizeof(ah->grh.dgid.raw));
-}
-
-/* Moves the QP through RESET, INIT and RTR, with the label. It connects to
- * itself, so that no peer is needed. */
-static int sample_connect(const sample_t *sample, uint32_t label)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
-
-    if (ibv_modify_qp(sample->qp, &attr, IBV_QP_STATE) != 0) {
-        return -EIO;
+    if (qp == NULL) {
+        return NULL;
     }
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
-                                .port_num = (uint8_t)sample->port};
-    if (ibv_modify_qp(sample->qp, &attr,
-                      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                          IBV_QP_ACCESS_FLAGS) != 0) {
-        return -EIO;
+    self.qpn = qp->qp_num;
+    sample_path(sample, label, &path);
+    ret = mrail_qp_to_rtr(qp, &sample->rail, &path, &self, IBV_MTU_1024);
+    if (ret == 0) {
+        ret = mrail_qp_to_rts(qp, &sample->rail, &config, 0, 1);
     }
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
-                                .path_mtu = IBV_MTU_1024,
-                                .dest_qp_num = sample->qp->qp_num,
-                                .max_dest_rd_atomic = 1,
-                                .min_rnr_timer = 12};
-    fill_path(sample, label, &attr.ah_attr);
-    return (ibv_modify_qp(sample->qp, &attr,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                              IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                              IBV_QP_MAX_DEST_RD_ATOMIC |
-                              IBV_QP_MIN_RNR_TIMER) != 0)
-               ? -EIO
-               : 0;
+    if (ret != 0) {
+        mrail_qp_destroy(qp);
+        errno = -ret;
+        return NULL;
+    }
+    return qp;
 }
 
 /* Returns the flow label that the device has stored; 0: none. */
-static uint32_t stored_label(const sample_t *sample)
+static uint32_t stored_label(struct ibv_qp *qp)
 {
     struct ibv_qp_init_attr init;
     struct ibv_qp_attr attr;
 
-    return (ibv_query_qp(sample->qp, &attr, IBV_QP_AV, &init) == 0 &&
+    return (ibv_query_qp(qp, &attr, IBV_QP_AV, &init) == 0 &&
             attr.ah_attr.is_global)
                ? attr.ah_attr.grh.flow_label
                : 0;
 }
 
-static int to_state(const sample_t *sample, enum ibv_qp_state state)
-{
-    struct ibv_qp_attr attr = {.qp_state = state,
-                               .timeout = 14,
-                               .retry_cnt = 1,
-                               .rnr_retry = 1,
-                               .max_rd_atomic = 1};
-    int mask = IBV_QP_STATE;
-
-    if (state == IBV_QPS_RTS && sample->qp->state == IBV_QPS_RTR) {
-        mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-    }
-    return ibv_modify_qp(sample->qp, &attr, mask);
-}
-
 /* Tries RTS -> SQD -> SQD with a path -> RTS. Returns 1 if the device accepts
  * the new label. Source: ibv_modify_qp(3); kernel 6.12 allows IBV_QP_AV only in
  * SQD. */
-static int changes_in_sqd(const sample_t *sample)
+static int changes_in_sqd(const sample_t *sample, struct ibv_qp *qp)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
+    struct ibv_ah_attr path;
 
-    if (to_state(sample, IBV_QPS_RTS) != 0 ||
-        to_state(sample, IBV_QPS_SQD) != 0) {
-        return 0;
-    }
-    fill_path(sample, LIVE_LABEL, &attr.ah_attr);
-    return ibv_modify_qp(sample->qp, &attr, IBV_QP_STATE | IBV_QP_AV) == 0 &&
-           to_state(sample, IBV_QPS_RTS) == 0 &&
-           stored_label(sample) == LIVE_LABEL;
+    sample_path(sample, LIVE_LABEL, &path);
+    return mrail_qp_stop_sending(qp) == 0 &&
+           mrail_qp_set_path(qp, &path) == 0 &&
+           mrail_qp_continue_sending(qp) == 0 && stored_label(qp) == LIVE_LABEL;
 }
 
 /* ---- mlx5 ---- */
@@ -294,9 +192,8 @@ int mrail_port_control_set(struct ibv_qp *qp, const char *device,
     return -modify_sport(qp, sport);
 }
 
-/* Tries mlx5dv_modify_qp_udp_sport(3) and mlx5dv_query_qp_lag_port(3). The QP
- * is in RTS. */
-static void try_mlx5(const sample_t *sample, mrail_port_control_t *control)
+/* Tries mlx5dv_modify_qp_udp_sport(3) and mlx5dv_query_qp_lag_port(3). */
+static void try_mlx5(struct ibv_qp *qp, mrail_port_control_t *control)
 {
     mlx5_sport_func_t modify_sport;
     mlx5_lag_func_t query_lag;
@@ -305,37 +202,46 @@ static void try_mlx5(const sample_t *sample, mrail_port_control_t *control)
 
     symbol = mlx5_symbol("mlx5dv_modify_qp_udp_sport");
     memcpy(&modify_sport, &symbol, sizeof(symbol));
-    if (symbol != NULL && modify_sport(sample->qp, MRAIL_PORTS_LAST) == 0) {
+    if (symbol != NULL && modify_sport(qp, MRAIL_PORTS_LAST) == 0) {
         control->live = MRAIL_PORT_LIVE_MLX5DV;
     }
     symbol = mlx5_symbol("mlx5dv_query_qp_lag_port");
     memcpy(&query_lag, &symbol, sizeof(symbol));
-    if (symbol != NULL && query_lag(sample->qp, &port, &active) == 0) {
+    if (symbol != NULL && query_lag(qp, &port, &active) == 0) {
         control->lag_port = active;
     }
 }
 
 /* ---- All ---- */
 
-static int run_sample(const sample_t *sample, const uint16_t *requested,
-                      unsigned num, mrail_port_control_t *control)
+/* Returns 0 or -errno. */
+static int run_sample(sample_t *sample, const uint16_t *requested, unsigned num,
+                      mrail_port_control_t *control)
 {
-    for (unsigned i = 0; i < num; ++i) {
-        int ret = sample_connect(sample, mrail_ports_flow_label(requested[i]));
+    struct ibv_qp *qp;
 
-        if (ret != 0) {
-            return ret;
+    for (unsigned i = 0; i < num; ++i) {
+        qp = sample_connect(sample, mrail_ports_flow_label(requested[i]));
+        if (qp == NULL) {
+            return -errno;
         }
-        control->got[i] = mrail_ports_from_flow_label(stored_label(sample));
+        control->got[i] = mrail_ports_from_flow_label(stored_label(qp));
+        mrail_qp_destroy(qp);
     }
-    if (changes_in_sqd(sample)) {
+    qp = sample_connect(sample, LIVE_LABEL - 1);
+    if (qp == NULL) {
+        return -errno;
+    }
+    if (changes_in_sqd(sample, qp)) {
         control->live = MRAIL_PORT_LIVE_SQD;
     }
-    if (strcmp(control->driver, "mlx5_core") == 0 &&
-        (control->live == MRAIL_PORT_LIVE_SQD ||
-         (sample_connect(sample, LIVE_LABEL) == 0 &&
-          to_state(sample, IBV_QPS_RTS) == 0))) {
-        try_mlx5(sample, control);
+    mrail_qp_destroy(qp);
+    if (strcmp(control->driver, "mlx5_core") == 0) {
+        qp = sample_connect(sample, LIVE_LABEL);
+        if (qp != NULL) {
+            try_mlx5(qp, control);
+            mrail_qp_destroy(qp);
+        }
     }
     return 0;
 }
@@ -345,25 +251,19 @@ int mrail_port_control_try(const char *device, unsigned port, int gid_index,
                            unsigned num, mrail_port_control_t *control_p)
 {
     mrail_port_control_t control = {.driver = ""};
-    sample_t sample = {.ctx = open_device(device),
-                       .port = port,
-                       .gid_index = gid_index,
+    sample_t sample = {.rail.attr = {.port = port, .gid_index = gid_index},
                        .gid = gid};
-    int ret;
+    int ret = sample_open(&sample, device);
 
-    if (sample.ctx == NULL) {
-        return -ENODEV;
-    }
-    find_driver(sample.ctx, device, control.driver, sizeof(control.driver));
-    control.knowledge = mrail_port_control_driver(control.driver);
-    ret = sample_open(&sample);
     if (ret == 0) {
+        find_driver(sample.rail.ctx, device, control.driver,
+                    sizeof(control.driver));
+        control.knowledge = known_driver(control.driver);
         ret =
             run_sample(&sample, requested,
                        MRAIL_MIN(num, MRAIL_PORT_CONTROL_MAX_LANES), &control);
     }
-    sample_close(&sample);
-    ibv_close_device(sample.ctx);
+    mrail_rail_close(&sample.rail);
     if (ret == 0) {
         *control_p = control;
     }

@@ -57,12 +57,4 @@ struct ibv_qp;
 int mrail_port_control_set(struct ibv_qp *qp, const char *device,
                            uint16_t sport);
 
-/* Looks up a kernel driver in the table of drivers. */
-mrail_port_driver_t mrail_port_control_driver(const char *driver);
-
-/* Return texts for users that describe how ports are set, and what is
- * uncertain. */
-const char *mrail_port_control_words(const mrail_port_control_t *control);
-const char *mrail_port_live_words(mrail_port_live_t live);
-
 #endif

@@ -1,5 +1,5 @@
 #include "config.h"
-#include "rail/verbs/qp.h"
+#include "rail/verbs/rail.h"
 
 #include "rail/params.h"
 

@@ -3,19 +3,21 @@
 
 #include "base/log.h"
 #include "rail/params.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/alloc.h"
-#include "rail/verbs/discovery.h"
-#include "rail/verbs/ud_channel.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define MRAIL_CQ_PER_RX                                                        \
+    2 /* entries of the CQ for each entry of the SRQ; half of them are for
+       * signalled sends */
+
+#define MRAIL_CHUNKS_MIN 64 /* minimum limit of posted chunks on a rail */
+
 /* Maximum number of READs of a QP in flight in one direction. */
 #define MRAIL_READS_MAX 16
 
-static struct ibv_context *mrail_rail_open_device(const char *name)
+struct ibv_context *mrail_rail_open_device(const char *name)
 {
     struct ibv_device **devices;
     struct ibv_context *ctx = NULL;

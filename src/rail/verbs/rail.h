@@ -17,17 +17,12 @@
 
 #include <infiniband/verbs.h>
 
-#define MRAIL_UD_QKEY 0x6d724c21
 #define MRAIL_UD_GRH 40 /* bytes before every received datagram */
 #define MRAIL_UD_RX 256 /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64  /* send buffers of the control channel */
 /* Number of completions polled at once from the control channel. */
 #define MRAIL_UD_BATCH 16
-#define MRAIL_CQ_PER_RX                                                        \
-    2 /* entries of the CQ for each entry of the SRQ; half of them are for
-       * signalled sends */
 #define MRAIL_POLL_BATCH 16
-#define MRAIL_CHUNKS_MIN 64 /* minimum limit of posted chunks on a rail */
 
 /* Directions of operations. */
 typedef enum mrail_flow {
@@ -170,7 +165,7 @@ static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
 }
 
 /* Polls a batch into rail->wc, whose completions must all have been handled.
- * Returns the result of ibv_poll_cq(). Data-path lock held. */
+ * Returns the result of ibv_poll_cq(). */
 static inline MRAIL_DATA int mrail_rail_poll(mrail_rail_t *rail)
 {
     int n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
@@ -181,6 +176,9 @@ static inline MRAIL_DATA int mrail_rail_poll(mrail_rail_t *rail)
     rail->num_emptied += (n < MRAIL_POLL_BATCH);
     return n;
 }
+
+/* Opens the device with this name. Returns NULL if there is none. */
+struct ibv_context *mrail_rail_open_device(const char *name);
 
 /* Opens the port of `attr`, which discovery has selected. */
 int mrail_rail_open(mrail_rail_t *rail, unsigned index,
@@ -215,13 +213,13 @@ void mrail_rail_allow_fork(void);
 /* Returns the text of a completion's status. */
 const char *mrail_rail_status_text(enum ibv_wc_status status);
 
-/* Returns 1 if rail->wc has completions to handle. Data-path lock held. */
+/* Returns 1 if rail->wc has completions to handle. */
 int mrail_rail_fetch(mrail_rail_t *rail) MRAIL_DATA;
 
 /* Returns 1 if all completions that were in the CQ at the first call with this
  * mark have been handled. The CQ need not be empty, because further completions
  * may keep arriving. It is enough if a poll has since emptied it, or if as many
- * completions as it can hold have been polled. Data-path lock held. */
+ * completions as it can hold have been polled. */
 int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark) MRAIL_DATA;
 
 /* Fills in the rail's part of a HELLO. */
@@ -236,7 +234,196 @@ int mrail_rail_is_up(const mrail_rail_t *rail);
 
 /* Looks up the GID again, because it may have another index after the port
  * comes back. Returns 1 if the index has changed, in which case address handles
- * and QPs must be created again. Control lock held. */
+ * and QPs must be created again. */
 int mrail_rail_find_gid(mrail_rail_t *rail) MRAIL_CTL;
+
+/* ---- Address handles, which define the paths of datagrams and of connected
+ * QPs (ah.c) ---- */
+
+/* Creates an address handle for the control channel. Its UDP source port is
+ * `sport`, the port of a lane, or a separate port if `sport` is 0. Returns NULL
+ * with errno set on failure. */
+struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
+                                    const mrail_config_t *config,
+                                    const uint8_t gid[16],
+                                    uint16_t sport) MRAIL_CTL;
+
+/* Destroys the handle once all datagrams posted so far have been sent. */
+void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah) MRAIL_CTL;
+
+/* Fills in the attributes with which AHs and connected QPs reach `gid`. */
+void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
+                        const uint8_t gid[16], uint32_t flow_label,
+                        struct ibv_ah_attr *ah);
+
+/* Destroys released handles whose datagrams have completed. Datagrams complete
+ * in order, so comparing counts suffices. */
+void mrail_rail_free_ahs(mrail_rail_t *rail);
+
+/* ---- Registered memory (alloc.c) ---- */
+
+/* Logs one error line about a failed registration if the locked-memory limit
+ * may be the cause. */
+void mrail_rail_explain(const char *device, size_t length, int error);
+
+/* Access of peers to registered memory. */
+typedef enum mrail_access {
+    MRAIL_ACCESS_OWN,  /* none */
+    MRAIL_ACCESS_READ, /* peers may read */
+    MRAIL_ACCESS_FULL  /* peers may read and write */
+} mrail_access_t;
+
+/* Registers memory with the rail's device. Returns NULL with errno set on
+ * failure. */
+struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
+                              mrail_access_t access);
+/* Registers a part of a dma-buf, which starts at `offset`, with full access. WRs
+ * and peers use `address`. */
+struct ibv_mr *mrail_rail_reg_dmabuf(mrail_rail_t *rail, int fd,
+                                     uint64_t offset, void *address,
+                                     size_t length);
+/* Deregisters memory. Returns 0, or -1 with errno set. */
+int mrail_rail_dereg(struct ibv_mr *mr);
+
+/* Allocates page-aligned, registered memory. Its contents are undefined. The
+ * caller frees the registration and the memory. */
+struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
+                                mrail_access_t access, void **buffer_p);
+
+/* ---- Events of the completion channels and of the device. Both are in
+ * non-blocking mode (events.c) ---- */
+
+typedef enum mrail_event_kind {
+    MRAIL_EVENT_OTHER,
+    MRAIL_EVENT_RAIL,    /* the device, its CQ or its SRQ has failed */
+    MRAIL_EVENT_PORT,    /* the port went down or came up */
+    MRAIL_EVENT_GID,     /* the table of GIDs has changed */
+    MRAIL_EVENT_QP,      /* a QP has failed */
+    MRAIL_EVENT_LAST_WQE /* a failed QP takes no more receive buffers */
+} mrail_event_kind_t;
+
+typedef struct mrail_event {
+    mrail_event_kind_t kind;
+    uint64_t qp_serial; /* see mrail_qp_create(); 0: not an event of a QP */
+    int is_up;          /* MRAIL_EVENT_PORT: the new state */
+    const char *text;
+} mrail_event_t;
+
+/* Takes the next event of the device. Returns 0 if there is none. Events of
+ * other ports of the device are MRAIL_EVENT_OTHER. No lock may be held, because
+ * mrail_qp_destroy() waits for the event to be taken while its caller holds the
+ * control lock. */
+int mrail_rail_next_event(mrail_rail_t *rail, mrail_event_t *event);
+
+/* Consumes the events of the channel, and requests an event for the next
+ * completion of its CQ. Returns 0 or -errno. */
+int mrail_rail_arm(mrail_rail_t *rail);
+/* Like mrail_rail_arm(), but for the control channel. */
+int mrail_rail_arm_ud(mrail_rail_t *rail);
+
+/* ---- RC QPs: creation and state changes. A QP belongs to a lane (conn/lane.c)
+ * (qp.c) ---- */
+
+/* Creates a QP with `depth` send queue entries on the rail's CQ and SRQ, in
+ * state INIT. Events of the QP carry `serial`. Returns NULL with errno set on
+ * failure. */
+struct ibv_qp *mrail_qp_create(mrail_rail_t *rail, unsigned depth,
+                               uint64_t serial);
+
+/* Makes the QP ready to receive from the remote QP over `path`. `mtu`: enum
+ * ibv_mtu of the remote port. */
+int mrail_qp_to_rtr(struct ibv_qp *qp, const mrail_rail_t *rail,
+                    const struct ibv_ah_attr *path,
+                    const mrail_wire_lane_t *remote, unsigned mtu);
+
+/* Makes the QP ready to send. `reads`: number of READs that the remote QP
+ * serves at once. */
+int mrail_qp_to_rts(struct ibv_qp *qp, const mrail_rail_t *rail,
+                    const mrail_config_t *config, uint32_t psn, unsigned reads);
+
+/* Moves the QP to the error state, in which it sends and receives nothing. */
+int mrail_qp_to_error(struct ibv_qp *qp);
+
+/* Returns the state. `*is_draining_p`: in state SQD, whether requests are still
+ * in flight. */
+enum ibv_qp_state mrail_qp_state(struct ibv_qp *qp, int *is_draining_p);
+
+/* Stops the send queue after the current request (RTS -> SQD). */
+int mrail_qp_stop_sending(struct ibv_qp *qp);
+/* Changes the path of a stopped QP without requests in flight. */
+int mrail_qp_set_path(struct ibv_qp *qp, const struct ibv_ah_attr *path);
+/* Restarts the send queue (SQD -> RTS). */
+int mrail_qp_continue_sending(struct ibv_qp *qp);
+
+/* Destroys the QP. Completions already in the CQ stay there. */
+void mrail_qp_destroy(struct ibv_qp *qp);
+
+/* Posts a work request. Data-path lock held. */
+static inline int mrail_qp_post(struct ibv_qp *qp, struct ibv_send_wr *wr)
+{
+    struct ibv_send_wr *bad;
+
+    return -ibv_post_send(qp, wr, &bad);
+}
+
+/* ---- The control channel: a UD QP with its buffers (ud_channel.c) ---- */
+
+/* Sends a datagram on the control channel. If no send buffer is free, sends
+ * nothing and returns -EAGAIN; the channel gets an event when a buffer returns.
+ * If no buffer has returned for a second, returns -EIO, and the datagram counts
+ * as lost. */
+int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
+                       const void *data, size_t length) MRAIL_CTL;
+
+/* Returns the number of datagrams that mrail_rail_ud_send() can accept now.
+ * Control lock held. */
+unsigned mrail_rail_ud_room(mrail_rail_t *rail);
+
+/* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, but
+ * only while a send buffer is free for an answer. Ends early if `func` sets
+ * rail->ud_pause. Returns the number of datagrams. */
+#define MRAIL_UD_RECV_MAX 64
+
+typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
+                                size_t length);
+
+unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
+                            void *arg) MRAIL_CTL;
+
+/* Discards received datagrams, while the engine is closing. */
+void mrail_rail_ud_reap(mrail_rail_t *rail) MRAIL_CTL;
+
+int mrail_rail_ud_open(mrail_rail_t *rail);
+
+/* ---- Discovery of ports (discovery.c) ---- */
+
+/*
+ * Computes the subnet of a GID, which can be compared between nodes, and its
+ * host part. configured_bits: UCX_MRAIL_SUBNET_BITS, or -1 for automatic.
+ * netmask_bits: prefix length of the network interface, or 0 if unknown.
+ * Returns the prefix length that was used.
+ */
+unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
+                                unsigned netmask_bits, uint64_t *subnet_p,
+                                unsigned *host_p);
+
+/*
+ * Sets attr->nic_index, the index of a rail's NIC for the choice of source
+ * ports: the configured one, or `host`, the host part of its address. rail:
+ * number of the rail, from 0. Uses the device, port, GID and subnet_bits of
+ * `attr`. Returns NULL, or the reason if there is no index: with port rules,
+ * IPv6 addresses and addresses in point-to-point subnets have none.
+ */
+const char *mrail_discovery_nic_index(const mrail_config_t *config,
+                                      unsigned rail, unsigned host,
+                                      mrail_rail_attr_t *attr);
+
+/* Returns the current index of the RoCEv2 GID in the port's table, or -1. */
+int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
+                             int table_length, const uint8_t gid[16]);
+
+/* Returns the rate that the port reports now, in bits per second; 0:
+ * unknown. */
+uint64_t mrail_discovery_speed(struct ibv_context *ctx, unsigned port);
 
 #endif

@@ -1,13 +1,13 @@
 /* The control channel of a rail: a UD QP with its buffers. */
 #include "config.h"
-#include "rail/verbs/ud_channel.h"
+#include "rail/verbs/rail.h"
 
 #include "base/log.h"
-#include "rail/verbs/ah.h"
-#include "rail/verbs/alloc.h"
 
 #include <errno.h>
 #include <string.h>
+
+#define MRAIL_UD_QKEY 0x6d724c21
 
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
 

@@ -1,0 +1,453 @@
+/*
+ * Connections: peers, lanes, paths, control messages and the QP budget. Calls
+ * state/, verbs/ and proto/. Control lock held, unless stated otherwise.
+ */
+#ifndef MRAIL_RAIL_CONN_CONN_H
+#define MRAIL_RAIL_CONN_CONN_H
+
+#include "rail/state/engine.h"
+
+/* ---- Peers: creation, search and requests (peer.c) ---- */
+
+/* Finds a peer by id; NULL: there is none. */
+mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
+
+/* Creates a peer with this id. Returns NULL if memory runs out. */
+mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
+
+/* Frees the peer, but not its lanes. Both locks held, or the engine is
+ * closing. */
+void mrail_peer_free(mrail_peer_t *peer) MRAIL_BOTH;
+
+/* Returns the status with which the peer with this id was freed, or 0 if it was
+ * not freed, or too long ago. Control lock held. */
+int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
+
+/* Marks a new peer as failed, because a peer with its id was freed earlier. */
+void mrail_peer_set_departed(mrail_peer_t *peer, int status) MRAIL_BOTH;
+
+/* Requests the first lane, or all lanes, from the control thread. */
+void mrail_peer_request_lanes(mrail_peer_t *peer,
+                              int all) MRAIL_DATA MRAIL_NO_CTL;
+
+/* Returns the time of a peer's next keepalive. */
+mrail_ns_t mrail_peer_next_keepalive(const mrail_engine_t *engine,
+                                     mrail_ns_t now_ns);
+
+/* Puts the peer on the list that progress visits, until it has nothing left to
+ * wait for. */
+void mrail_peer_activate(mrail_peer_t *peer) MRAIL_DATA;
+
+/* Stores the peer's rails and pairs them with the local ones. */
+void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg) MRAIL_CTL;
+
+/* ---- Work of the control thread for a peer, and the failure of the peer
+ * (ctl_work.c) ---- */
+
+#define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
+
+/* Requests that the control thread visit the peer when it next wakes up. */
+void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
+
+/* Returns 1 if the peer may connect now. If not, returns 0, and the control
+ * thread visits the peer again when another one has connected. Control lock
+ * held. */
+int mrail_ctl_may_connect(mrail_peer_t *peer);
+
+/* Lets another peer connect, because this one has connected or failed, or is
+ * silent. */
+void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
+
+/* Starts a liveness check of the peer's control thread. The peer fails if no
+ * answer arrives. */
+void mrail_ctl_probe(mrail_peer_t *peer) MRAIL_CTL;
+
+/* Marks the peer as failed with `status`, unless it already is. */
+void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
+
+#define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
+
+#define MRAIL_CTL_TRIES 60 /* about 30 s */
+
+/* Schedules a visit to the peer for when a send buffer may be free. Returns
+ * MRAIL_NS_NEVER, which callers return as their deadline. Control lock held. */
+mrail_ns_t mrail_ctl_await_buffer(mrail_peer_t *peer);
+
+/* Retry interval of a message that found no send buffer. */
+#define MRAIL_CTL_NO_BUFFER (1 * MRAIL_NS_PER_MS)
+
+/* Returns the retransmission timeout after `tries` repeats. */
+mrail_ns_t mrail_ctl_rto(unsigned tries);
+
+/* Returns the time without any path after which the peer fails. */
+mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
+
+/* Fails the peer, because it has been unreachable for the peer timeout. */
+void mrail_ctl_give_up(mrail_peer_t *peer) MRAIL_CTL;
+
+/* Reports an error of the lane's QP, which starts a failover. Data-path lock
+ * held. */
+void mrail_lane_error(mrail_lane_t *lane, const char *cause);
+
+/* Fails the peer, because it or its user has violated the protocol. Another
+ * lane would not help. */
+void mrail_peer_error(mrail_peer_t *peer, const char *cause);
+
+/* Requests the failover of a lane that has failed or must be given up.
+ * Data-path lock or control lock held. */
+void mrail_failover_request(mrail_lane_t *lane, const char *cause);
+
+/* ---- Building and sending control messages (ctl_send.c) ---- */
+
+/*
+ * Functions that return an int return 0 or -errno. -EAGAIN: no send buffer is
+ * free, and nothing was sent.
+ */
+
+/* Sends to a known peer over rail pair `way`, counted from the base. Each
+ * repeat should pass another `way`, so that delivery does not depend on one
+ * rail. */
+int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way,
+                      mrail_ctl_msg_t *msg) MRAIL_CTL;
+
+/* Like mrail_ctl_send_by(), but if the selected pair has no send buffer, uses
+ * the next one that has. */
+int mrail_ctl_send(mrail_peer_t *peer, unsigned way,
+                   mrail_ctl_msg_t *msg) MRAIL_CTL;
+
+/* Sends a message without a body. */
+int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned way) MRAIL_CTL;
+
+/* Sends HELLO to the bootstrap rail of an unknown peer, or to a known peer over
+ * all rails in rotation. */
+int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way) MRAIL_CTL;
+
+/* Sends a request for the lane. Repeats rotate over the rails. */
+int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type) MRAIL_CTL;
+
+/* Sends a reply for the lane over the rails of the request. */
+int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type) MRAIL_CTL;
+
+int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
+                          mrail_ctl_reason_t reason) MRAIL_CTL;
+
+/* Reports to the peer that this end does not know this epoch of the lane. */
+int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot,
+                        uint16_t epoch) MRAIL_CTL;
+
+/* Reports to the peer that this end has finished with this epoch of the
+ * lane. */
+int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
+                           uint32_t seq, uint16_t received) MRAIL_CTL;
+
+/* Sends PROBE, PROBE_REP or MOVE_BACK over the path of a slot, from the UDP
+ * source port of its lanes (0: any). */
+int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
+                        unsigned slot) MRAIL_CTL;
+
+/* Sends MOVE over the path of a slot, like mrail_ctl_send_path(). `like` is a
+ * slot or MRAIL_MOVE_RANDOM. */
+int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
+                        unsigned like) MRAIL_CTL;
+
+/* Drops the address handles of the rail; NULL: of all rails. */
+void mrail_ctl_drop_handles(mrail_peer_t *peer,
+                            const mrail_rail_t *rail) MRAIL_CTL;
+/* Drops only the address handles for the rails in the peer's address. */
+void mrail_ctl_drop_boot_handles(mrail_peer_t *peer,
+                                 const mrail_rail_t *rail) MRAIL_CTL;
+
+void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
+                          mrail_ctl_type_t type);
+
+/* ---- Received control messages (ctl_recv.c) ---- */
+
+void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
+                       size_t length) MRAIL_CTL;
+
+/* ---- Received control messages about lanes (ctl_recv_lane.c) ---- */
+
+void mrail_ctl_on_lane_req(mrail_peer_t *peer,
+                           const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+
+void mrail_ctl_on_lane_ready(mrail_peer_t *peer,
+                             const mrail_ctl_msg_t *msg) MRAIL_CTL;
+
+void mrail_ctl_on_lane_rep(mrail_peer_t *peer,
+                           const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+
+/* Handles FAIL: the peer's end of a lane has failed. This end closes before it
+ * replies, because only then is the number of arrived messages final. If the
+ * epoch in FAIL is over, the reply is repeated. */
+void mrail_ctl_on_fail(mrail_peer_t *peer,
+                       const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+
+/* Handles EVICT: the peer has released a lane. Once refused, an EVICT is always
+ * refused, because a late repeat must not evict a lane that the peer uses
+ * again. The first lane is never evicted. */
+void mrail_ctl_on_evict(mrail_peer_t *peer,
+                        const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+
+void mrail_ctl_on_confirm(mrail_peer_t *peer,
+                          const mrail_ctl_msg_t *msg) MRAIL_CTL;
+
+void mrail_ctl_on_refuse(mrail_peer_t *peer,
+                         const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+
+/* ---- Sending what is due (ctl_run.c) ---- */
+
+/* Sends due messages. Returns the next deadline. */
+mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
+
+/* Postpones the deadlines of all peers by `suspended_ns`, the time for which
+ * this process has been suspended. */
+void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
+                         mrail_ns_t now_ns) MRAIL_BOTH;
+
+void mrail_ctl_bye(mrail_engine_t *engine);
+
+/* ---- Lanes: state, QP, receive buffers and statistics (lane.c) ---- */
+
+/*
+ * Posts a work request. The caller must have checked mrail_lane_sq_free(). Some
+ * AM sends and acknowledgements are signalled, so that the engine sees the
+ * queue drain. Returns 0, or the -errno of ibv_post_send(3), which means that
+ * the lane has failed.
+ */
+int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr) MRAIL_DATA;
+
+/* Posts a final request on a QP in the error state. Its completion proves that
+ * all earlier requests have completed, including unsignalled ones. Call this
+ * until sq_done equals sq_posted. */
+void mrail_lane_drain(mrail_lane_t *lane) MRAIL_DATA;
+
+/* Creates the QP on the rail, and reserves its receive buffers. Returns 0 or
+ * -errno. */
+int mrail_lane_create_qp(mrail_lane_t *lane, mrail_rail_t *rail) MRAIL_CTL;
+
+/* Destroys the QP, if there is one, and returns its receive buffers to the
+ * rail. */
+void mrail_lane_destroy_qp(mrail_lane_t *lane) MRAIL_CTL;
+
+/* Destroys the QP and frees its entry in the lane table. The lane itself
+ * remains, because messages and statistics may refer to it. */
+void mrail_lane_end(mrail_lane_t *lane) MRAIL_BOTH;
+
+/* Ends and frees the lane, which must have nothing in flight. If the lane was
+ * ever connected, the data-path lock must be held as well. */
+void mrail_lane_release(mrail_lane_t *lane) MRAIL_BOTH;
+
+/* Like mrail_lane_release(), with the event that ends the epoch. Keeps what is
+ * needed to answer late messages about the epoch. */
+void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
+                       const char *cause) MRAIL_BOTH;
+
+/* Connects the QP to the remote end, so that it can receive and send. Returns 0
+ * or -errno. */
+int mrail_lane_connect(mrail_lane_t *lane,
+                       const mrail_wire_lane_t *remote) MRAIL_CTL;
+
+/* The only writer of the state: applies an event, and logs the transition.
+ * Returns the actions; it has already carried out DO_CHECK and DO_EXCHANGE.
+ * Counts a message that is invalid in this state as unexpected. */
+unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
+                          const char *cause) MRAIL_CTL;
+
+/* Returns the state of the rail's receive buffers. */
+mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
+                                mrail_rail_t *rail) MRAIL_CTL;
+
+/* Adds receive buffers for `count` more messages of the peer. Returns 0 or
+ * -errno. */
+int mrail_lane_add_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
+
+/* Removes the buffers of `count` messages from the lane. */
+void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
+
+/* A lane that has, or had, a QP. */
+typedef struct mrail_stats_lane {
+    uint64_t peer;
+    const mrail_rail_t *rail;
+    const char *state;
+    uint32_t qpn;
+    uint16_t slot;
+    uint16_t sport;
+} mrail_stats_lane_t;
+
+/* Maximum number of lanes of freed peers in the statistics, so that the file
+ * does not grow without bound. */
+#define MRAIL_STATS_LANES 1024
+
+/* Keeps the lane's data for the statistics, because its peer is being freed. */
+void mrail_stats_keep_lane(const mrail_lane_t *lane) MRAIL_CTL;
+
+mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane);
+
+/* ---- Bringing lanes up (lane_up.c) ---- */
+
+/* Marks a connected lane as up. On a path that had failed, the lane must first
+ * complete a READ (mrail_failover_validate()): datagrams may get through where
+ * requests do not. */
+void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
+
+/* Sets the lane's bit, so that progress threads may use it. */
+void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
+
+/* ---- Lane requests (lane_request.c) ---- */
+
+/* Returns 1 if the peer has no other lane for messages, up or requested, and
+ * therefore depends on this one. */
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
+
+/* Returns the UDP source port of a lane whose QP exists. The port depends on
+ * the local NIC; see mrail_ports_own_lane(). */
+uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane);
+
+/* Returns the lane of a slot and creates it if needed. NULL: no budget or no
+ * memory is left. */
+mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot) MRAIL_CTL;
+
+/* Connects the QP so that it can receive. Returns 0 or -errno. */
+int mrail_ctl_connect(mrail_lane_t *lane,
+                      const mrail_wire_lane_t *remote) MRAIL_CTL;
+
+/* Connects a peer in this process, or the process to itself, without messages.
+ * Returns -EAGAIN if there is no room for the lane yet. */
+int mrail_ctl_connect_self(mrail_peer_t *peer) MRAIL_BOTH;
+
+/* Returns the k-th slot in the order of requests. */
+unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
+
+/* Requests the lane of a slot if it is needed and missing. Returns the time of
+ * the next call. */
+mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
+                                       mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Allows a later large transfer to repeat requests for lanes that found no
+ * room. Returns the earliest time for this. */
+mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Drops a request that produced no lane. */
+void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
+
+/* Repeats a failed lane request with a new epoch. The peer's very first lane
+ * also moves to the next pair of rails. */
+void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
+
+/* Handles a failure to connect the QP, because its port is gone or the QP is in
+ * the error state. Notifies the peer, whose end is already connected, that the
+ * lane has failed. If it was the very first lane to the peer, requests it
+ * again. */
+void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_BOTH;
+
+/* Handles the peer's refusal to grant the lane, now or ever, for `reason`. */
+void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
+                           const char *why) MRAIL_BOTH;
+
+/* ---- The QP budget (qp_budget.c) ---- */
+
+/* Makes room for a lane when the QP budget is exhausted, by requesting the
+ * eviction of the least recently used lanes. If `hard` is set, the lane is the
+ * first one to its peer, and recently used lanes are candidates as well.
+ * Returns 0 if no lane can be evicted. */
+int mrail_evict_make_room(mrail_engine_t *engine, int hard) MRAIL_CTL;
+
+/* Logs once that the QP budget is exhausted. */
+void mrail_ctl_budget(mrail_engine_t *engine) MRAIL_CTL;
+
+/* ---- Moves of lanes to other source ports (move_lane.c) ---- */
+
+/* Continues a move. Returns its next deadline. */
+mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Starts a move of the lane, unless proto/port_move.h or the device forbids it.
+ * `like`: see mrail_ctl_send_move(). `seq`: number of the peer's MOVE, or 0 if
+ * this end decided to move. */
+void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
+                   mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Undoes the move with this number. Only the last move can be undone, and only
+ * by the end that decided on it. */
+void mrail_move_back(mrail_lane_t *lane, uint32_t seq,
+                     mrail_ns_t now_ns) MRAIL_CTL;
+
+/* ---- Choice of the lane that moves (move_decide.c) ---- */
+
+/* Compares the peer's lanes, and moves one that shares its path with others.
+ * recovery/stall_detect.c calls it at every tick. Returns 1 while a lane is
+ * held and needs further ticks. */
+int mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_BOTH;
+
+/* ---- The paths to a peer (paths.c) ---- */
+
+/* Grace period before lanes of a failed port are closed, because the port may
+ * come back at once. */
+#define MRAIL_PATH_GRACE (2 * MRAIL_NS_PER_MS)
+
+/* Returns the local rail of a path. */
+static inline mrail_rail_t *mrail_path_rail(const mrail_peer_t *peer,
+                                            unsigned slot)
+{
+    return &peer->engine->rails[peer->pairs[mrail_peer_pair(peer, slot)].local];
+}
+
+void mrail_paths_init(mrail_peer_t *peer);
+
+/* Applies an event to a path, and performs the resulting action. */
+void mrail_path_event(mrail_peer_t *peer, unsigned slot,
+                      mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Records that something got through on the rail, which ends an outage. */
+void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
+
+/* Removes the paths of a peer that is being freed from the lists of the
+ * rails. */
+void mrail_paths_remove(mrail_peer_t *peer);
+
+/* Moves slot 0 to another rail pair before any lane has come up. The state of
+ * each path stays with its rails. */
+void mrail_paths_rebase(mrail_peer_t *peer, unsigned base) MRAIL_CTL;
+
+/* Returns the base pair that puts the slot on these rails. */
+unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
+                          unsigned local, unsigned remote);
+
+/* Handles the answer to a PROBE. Returns 0 if no pending probe matches. */
+int mrail_path_answer(mrail_peer_t *peer, uint32_t seq,
+                      mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Returns 1 if a lane may be requested on the path. */
+int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
+
+/* Performs the work that is due. Returns the next deadline. */
+mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
+                          mrail_ns_t now_ns) MRAIL_CTL;
+
+/* ---- Errors of whole rails, and outages (rail_error.c) ---- */
+
+/* Requests the failover of all lanes of the rail, whose device is gone. */
+void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
+                         const char *cause) MRAIL_CTL;
+
+/* Begins and ends outages, one batch of lanes and paths per rail at a time.
+ * Returns the time of the next call. */
+mrail_ns_t mrail_rails_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Requests the failover of all lanes of every rail whose completion queue has
+ * failed. */
+void mrail_failover_check_rails(mrail_engine_t *engine) MRAIL_CTL;
+
+/* Reports a port event to every path that uses the rail. */
+void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
+                      mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Number of paths that probe a rail during an outage. */
+#define MRAIL_RAIL_PROBERS 8
+
+/* Creates new address handles if the GID has moved in the table of the rail's
+ * port. */
+void mrail_paths_readdress(mrail_engine_t *engine,
+                           mrail_rail_t *rail) MRAIL_CTL;
+
+#endif
