@@ -6,10 +6,11 @@
 /* ---- the estimate ---- */
 
 static void mrail_tele_capacity_set(mrail_tele_capacity_t *capacity,
-                                    double live, uint64_t peer)
+                                    double live, uint64_t peer, unsigned peers)
 {
     capacity->live = live;
     capacity->peer = peer;
+    capacity->peers = peers;
     capacity->low = capacity->low_sure = 0;
     capacity->low_best = 0;
 }
@@ -22,18 +23,19 @@ static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
         capacity->low_ns = now_ns;
     }
     capacity->low_sure +=
-        sample->is_several ||
+        ((sample->peers > 1) && (sample->peers >= capacity->peers)) ||
         ((sample->peer != 0) && (sample->peer == capacity->peer));
     /* The change may have begun during the first low window. */
     if ((capacity->low > 1) && (sample->rate > capacity->low_best)) {
         capacity->low_best = sample->rate;
         capacity->low_peer = sample->peer;
+        capacity->low_peers = sample->peers;
     }
     if ((capacity->low_sure >= MRAIL_TELE_LOW_WINDOWS) ||
         ((capacity->low >= MRAIL_TELE_LOW_WINDOWS) &&
          (now_ns >= capacity->low_ns + MRAIL_TELE_CONFIRM_NS))) {
         mrail_tele_capacity_set(capacity, capacity->low_best,
-                                capacity->low_peer);
+                                capacity->low_peer, capacity->low_peers);
     }
 }
 
@@ -47,7 +49,8 @@ void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
                  (now_ns > capacity->last_ns + MRAIL_TELE_EXPIRE_NS);
 
     if (is_new) {
-        mrail_tele_capacity_set(capacity, sample->rate, sample->peer);
+        mrail_tele_capacity_set(capacity, sample->rate, sample->peer,
+                                sample->peers);
     } else if (above < -capacity->live / 8) {
         mrail_tele_capacity_low(capacity, sample, now_ns);
     } else {
@@ -55,7 +58,7 @@ void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
          * up to 1/8 lower counts as noise. */
         mrail_tele_capacity_set(
             capacity, capacity->live + ((above > 0) ? above / 2 : above / 8),
-            sample->peer);
+            sample->peer, sample->peers);
     }
     capacity->last_ns = now_ns;
 }
@@ -68,7 +71,7 @@ static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
     double seconds = (double)sum->to_ns / MRAIL_NS_PER_SEC;
     mrail_tele_rate_sample_t sample = {
         .rate = (double)sum->bytes / seconds,
-        .is_several = (sum->peers > 1),
+        .peers = sum->peers,
         .peer = sum->peer,
     };
 

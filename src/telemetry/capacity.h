@@ -19,9 +19,11 @@
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * A low rate may be due to the far end. A low window counts against the rail
- * itself only if several peers had work in flight throughout, or if its only
- * peer has reached the highest rate before. MRAIL_TELE_LOW_WINDOWS such windows
+ * A low rate may be due to the far ends, for example near the end of an exchange,
+ * when few peers are left. A low window counts against the rail itself only if
+ * several peers had work in flight throughout, and no fewer than those that reached
+ * the highest rate before; or if its only peer has reached that rate.
+ * MRAIL_TELE_LOW_WINDOWS such windows
  * lower the estimate at once. Others lower it only if no better sample arrives
  * for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities);
  * the rules are mrail's own.
@@ -64,17 +66,19 @@
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
     uint64_t peer;      /* peer of the last sample not too low; 0: several */
+    unsigned peers;     /* number of peers in flight during that sample */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */
     unsigned low_sure;  /* low windows that no peer can have caused */
     mrail_ns_t low_ns;  /* end of the first low window */
     double low_best;    /* highest rate among the low windows after the first */
-    uint64_t low_peer;  /* peer of low_best */
+    uint64_t low_peer;  /* peer of low_best, and number of peers */
+    unsigned low_peers;
 } mrail_tele_capacity_t;
 
 typedef struct mrail_tele_rate_sample {
     double rate;    /* bytes per second */
-    int is_several; /* several peers had work in flight the whole time */
+    unsigned peers; /* number of peers with work in flight the whole time */
     uint64_t peer;  /* the only peer with work in flight; 0: several */
 } mrail_tele_rate_sample_t;
 

@@ -23,14 +23,19 @@
 static mrail_tele_capacity_t capacity;
 static mrail_ns_t at_ns;
 
-static double see(double rate, uint64_t peer, int is_several)
+static double see_peers(double rate, uint64_t peer, unsigned peers)
 {
     const mrail_tele_rate_sample_t sample = {
-        .rate = rate, .is_several = is_several, .peer = peer};
+        .rate = rate, .peers = peers, .peer = peer};
 
     at_ns += 10 * MS;
     mrail_tele_capacity_add(&capacity, &sample, at_ns);
     return capacity.live;
+}
+
+static double see(double rate, uint64_t peer, int is_several)
+{
+    return see_peers(rate, peer, is_several ? 2 : 1);
 }
 
 static int fresh(void **state)
@@ -114,6 +119,24 @@ static void test_peer_of_highest_sample(void **state)
     see(50, 0, 0);
     see(50, 0, 0);
     assert_true(see(50, 0, 0) == 100);
+}
+
+/* At the end of an exchange, few peers are left, and the rates at their ends may
+ * limit them. If as many peers as before are slow, the rail is. */
+static void test_fewer_peers(void **state)
+{
+    see_peers(100, 0, 3);
+    for (unsigned i = 0; i < 20; ++i) {
+        assert_true(see_peers(50, 0, 2) == 100);
+    }
+    see_peers(100, 0, 3);
+    see_peers(50, 0, 3);
+    see_peers(50, 0, 4);
+    assert_true(see_peers(50, 0, 3) == 50);
+    see_peers(50, 0, 2); /* two peers can reach this rate */
+    see_peers(20, 0, 2);
+    see_peers(20, 0, 2);
+    assert_true(see_peers(20, 0, 2) == 20);
 }
 
 static void test_expires(void **state)
@@ -675,6 +698,7 @@ int main(void)
         BY_HAND(test_down),
         BY_HAND(test_confirm),
         BY_HAND(test_peer_of_highest_sample),
+        BY_HAND(test_fewer_peers),
         BY_HAND(test_expires),
         ON_LINK(test_steady),
         ON_LINK(test_foreign_load),
