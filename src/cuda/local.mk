@@ -2,9 +2,11 @@
 # neither libcuda nor cuda.h is needed. base only, except for relays.
 noinst_LTLIBRARIES += libmrail-cuda.la
 libmrail_cuda_la_SOURCES = \
-    src/cuda/abi.h src/cuda/abi_calls.h src/cuda/abi_values.h \
+    src/cuda/abi.h src/cuda/abi_calls.h src/cuda/abi_nvml.h \
+    src/cuda/abi_values.h \
     src/cuda/device.c src/cuda/device.h \
     src/cuda/driver.c src/cuda/driver.h \
+    src/cuda/links.c src/cuda/links.h \
     src/cuda/memory.c src/cuda/memory.h \
     src/cuda/place.c src/cuda/place.h
 

@@ -1,4 +1,11 @@
-/* Where devices are in the machine: the PCI tree and the NUMA nodes. */
+/*
+ * Where devices are in the machine: the PCI tree and the NUMA nodes.
+ *
+ * Software rails and software GPUs are in no PCI tree. `mrail soft` passes their
+ * numbers, "RAILS:GPUS" of a node, in MRAIL_SOFT_PLACES. Both are then divided
+ * evenly among PCIe switches that exist only here: as many as the smaller
+ * number.
+ */
 #ifndef MRAIL_CUDA_PLACE_H
 #define MRAIL_CUDA_PLACE_H
 
@@ -11,6 +18,10 @@ typedef struct mrail_place {
 /* Reads the place of a device from a link of sysfs to it, such as
  * "/sys/bus/pci/devices/0000:3b:00.0". */
 void mrail_place_read(const char *link, mrail_place_t *place_p);
+
+/* Finds a rail by the name of its RDMA device, and a GPU by its PCI address. */
+void mrail_place_rail(const char *device, mrail_place_t *place_p);
+void mrail_place_gpu(const char *pci, mrail_place_t *place_p);
 
 /* Returns how near two devices are. A higher value means nearer:
  *   0          unknown, or on different NUMA nodes

@@ -428,6 +428,15 @@ int mrail_cuda_relay_create(const mrail_cuda_t *cuda, int ordinal,
     return 0;
 }
 
+void mrail_cuda_relay_area(const mrail_relay_memory_t *super, void **area_p,
+                           size_t *size_p)
+{
+    const copy_memory_t *memory = (const copy_memory_t *)super;
+
+    *area_p = (void *)(uintptr_t)memory->own;
+    *size_p = memory->area_size;
+}
+
 void mrail_cuda_relay_destroy(mrail_relay_memory_t *super)
 {
     copy_memory_t *memory = (copy_memory_t *)super;

@@ -30,6 +30,10 @@
  */
 int mrail_cuda_relay_create(const mrail_cuda_t *cuda, int ordinal,
                             mrail_relay_memory_t **memory_p);
-void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory);
+void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory); /* or NULL */
+
+/* Returns the area that alloc() has allocated, for NICs. */
+void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,
+                           size_t *size_p);
 
 #endif

@@ -10,6 +10,7 @@ EXTRA_DIST += \
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
     src/mpi/coll/fingerprint.c \
+    src/mpi/coll/gpus.c src/mpi/coll/gpus.h \
     src/mpi/coll/mode.h src/mpi/coll/rail_view.h \
     src/mpi/coll/inflight.c src/mpi/coll/inflight.h \
     src/mpi/coll/plan_cost.h \
@@ -53,13 +54,16 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_exchange.c \
     src/mpi/coll/mrail_coll_explain.c \
     src/mpi/coll/mrail_coll_module.c \
+    src/mpi/coll/mrail_coll_gpus.c \
     src/mpi/coll/mrail_coll_op.c \
+    src/mpi/coll/mrail_coll_pool.c \
     src/mpi/coll/mrail_coll_setup.c \
     src/mpi/coll/mrail_coll_plan.c \
     src/mpi/coll/mrail_coll_tell.c \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
     src/mpi/coll/peer.c src/mpi/coll/peer.h \
+    src/mpi/coll/relay_net.c src/mpi/coll/relay_net.h \
     src/mpi/coll/request.h \
     src/mpi/coll/shadow.c src/mpi/coll/shadow.h \
     src/mpi/coll/staged.c src/mpi/coll/staged.h \
@@ -68,7 +72,8 @@ mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Do not export the symbols of the planner, which is linked in.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrail_component$$'
-mca_coll_mrail_la_LIBADD = libmrail-coll.la libmrail-cuda.la -ldl
+mca_coll_mrail_la_LIBADD = libmrail-coll.la libmrail-cuda-relay.la \
+    libmrail-cuda.la -ldl
 
 ompicomponent_LTLIBRARIES += mca_coll_mrailcalls.la
 mca_coll_mrailcalls_la_SOURCES = \

@@ -4,10 +4,11 @@
 softgpudir = $(pkglibdir)/softgpu
 softgpu_LTLIBRARIES = src/softgpu/libcuda.la src/softgpu/libnvidia-ml.la
 src_softgpu_libnvidia_ml_la_SOURCES = \
-    src/softgpu/nvml.c src/softgpu/nvml.h \
+    src/softgpu/nvml.c \
     src/softgpu/session.c src/softgpu/session.h
 src_softgpu_libnvidia_ml_la_CFLAGS = $(AM_CFLAGS) -pthread
-src_softgpu_libnvidia_ml_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0
+src_softgpu_libnvidia_ml_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 \
+    -Wl,-z,nodelete
 src_softgpu_libnvidia_ml_la_LIBADD = libmrail-base.la -lpthread
 src_softgpu_libcuda_la_SOURCES = \
     src/softgpu/copy.c src/softgpu/copy.h \

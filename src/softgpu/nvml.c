@@ -7,7 +7,7 @@
  * Source: [NVML].
  */
 #include "config.h"
-#include "softgpu/nvml.h"
+#include "cuda/abi_nvml.h"
 #include "softgpu/session.h"
 
 #include "base/util.h"
@@ -23,20 +23,35 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sgpu_session_t *session;
 static unsigned node, users;
 
-nvmlReturn_t nvmlInit_v2(void)
+/* The session stays open until the process ends: closing a descriptor of its file
+ * would release the record lock by which libcuda owns a slot. The library is
+ * therefore never unloaded. */
+static int nvml_open(void)
 {
     const char *path = getenv("MRAIL_SOFT_GPUS");
     const char *text = getenv("MRAIL_SOFT_NODE");
+    int fd;
+
+    if (session != NULL) {
+        return 1;
+    }
+    if ((path == NULL) || (sgpu_session_open(path, &session, &fd) != 0)) {
+        return 0;
+    }
+    node = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 0;
+    node = MRAIL_MIN(node, session->num_nodes - 1);
+    return 1;
+}
+
+nvmlReturn_t nvmlInit_v2(void)
+{
     nvmlReturn_t ret = NVML_SUCCESS;
 
     pthread_mutex_lock(&lock);
-    if ((users == 0) &&
-        ((path == NULL) || (sgpu_session_open(path, &session, NULL) != 0))) {
-        ret = NVML_ERROR_DRIVER_NOT_LOADED;
-    } else {
-        node = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 0;
-        node = MRAIL_MIN(node, session->num_nodes - 1);
+    if (nvml_open()) {
         ++users;
+    } else {
+        ret = NVML_ERROR_DRIVER_NOT_LOADED;
     }
     pthread_mutex_unlock(&lock);
     return ret;
@@ -49,8 +64,8 @@ nvmlReturn_t nvmlShutdown(void)
     pthread_mutex_lock(&lock);
     if (users == 0) {
         ret = NVML_ERROR_UNINITIALIZED;
-    } else if (--users == 0) {
-        sgpu_session_close(session);
+    } else {
+        --users;
     }
     pthread_mutex_unlock(&lock);
     return ret;
@@ -272,7 +287,35 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
     return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, pci_p);
 }
 
-/* The number of links is the only field. */
+/* Returns the rate of each link in MB/s when the session began, or 0 if the links
+ * have no limit. As with the real library, the rate is that of the hardware: it
+ * does not change with the load. */
+static unsigned nvml_speed(void)
+{
+    return (unsigned)(session->first_link_rate_bytes_per_s / 1000000);
+}
+
+/* Returns 0 for a field that is not supported. */
+static int nvml_field(const nvmlFieldValue_t *value, unsigned *number_p)
+{
+    switch (value->fieldId) {
+    case NVML_FI_DEV_NVLINK_LINK_COUNT:
+        *number_p = nvml_num_links();
+        return 1;
+    case NVML_FI_DEV_NVLINK_GET_SPEED:
+        if (value->scopeId >= nvml_num_links()) {
+            return 0;
+        }
+        *number_p = nvml_speed();
+        return *number_p > 0;
+    case NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON:
+        *number_p = nvml_speed();
+        return (*number_p > 0) && (nvml_num_links() > 0);
+    default:
+        return 0;
+    }
+}
+
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int num,
                                       nvmlFieldValue_t *values)
 {
@@ -283,11 +326,13 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int num,
         ret = NVML_ERROR_INVALID_ARGUMENT;
     }
     for (int i = 0; (ret == NVML_SUCCESS) && (i < num); ++i) {
+        unsigned number;
+
         values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
-        if (values[i].fieldId == NVML_FI_DEV_NVLINK_LINK_COUNT) {
+        if (nvml_field(&values[i], &number)) {
             values[i].nvmlReturn = NVML_SUCCESS;
             values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
-            values[i].value.uiVal = nvml_num_links();
+            values[i].value.uiVal = number;
         }
     }
     return ret;

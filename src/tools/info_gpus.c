@@ -31,11 +31,8 @@ static unsigned nearness(const mrail_place_t *gpu,
                          const mrail_rail_attr_t *rail)
 {
     mrail_place_t place;
-    char link[128];
 
-    snprintf(link, sizeof(link), "/sys/class/infiniband/%s/device",
-             rail->device);
-    mrail_place_read(link, &place);
+    mrail_place_rail(rail->device, &place);
     return mrail_place_nearness(gpu, &place);
 }
 
@@ -45,10 +42,8 @@ static void find_rails(gpu_t *gpu, const mrail_rail_attr_t *rails,
     mrail_place_t place;
     unsigned best = 0;
     size_t used = 0;
-    char link[64];
 
-    snprintf(link, sizeof(link), "/sys/bus/pci/devices/%s", gpu->device->pci);
-    mrail_place_read(link, &place);
+    mrail_place_gpu(gpu->device->pci, &place);
     for (unsigned i = 0; i < count; ++i) {
         if (rails[i].selected) {
             best = MRAIL_MAX(best, nearness(&place, &rails[i]));

@@ -30,7 +30,7 @@ mrail_run_SOURCES = src/tools/run.c
 mrail_run_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_run_LDADD = libmrail-tool.la libmrail-rail.la
 rank_rail_SOURCES = src/tools/rank_rail.c
-rank_rail_LDADD = libmrail-tool.la
+rank_rail_LDADD = libmrail-tool.la libmrail-cuda.la
 dist_man_MANS += src/tools/man/mrail-run.1
 
 if HAVE_MPICC

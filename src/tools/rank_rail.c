@@ -6,10 +6,16 @@
  *
  * If NODES > 0, the ranks are divided into emulated nodes in blocks. If it is
  * 0, the launcher's local ranks are used.
+ *
+ * Rank i of a node uses GPU i modulo the number of GPUs, as most programs do. It
+ * gets the rail that is nearest to this GPU, and of several, the one with the
+ * fewest ranks. Without GPUs, ranks get rails in rotation.
  */
 #include "config.h"
 #include "base/launch.h"
 #include "base/number.h"
+#include "cuda/device.h"
+#include "cuda/place.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -48,24 +54,94 @@ static uint64_t local_rank(uint64_t nodes)
     return rank - first;
 }
 
-/* Copies word `index` (modulo the number of words) of "a,b,c" to `name`. */
-static void pick_device(const char *list, uint64_t index, char *name,
-                        size_t size)
-{
-    uint64_t count = 1;
+#define MAX_RAILS 64
 
-    for (const char *p = list; *p != '\0'; ++p) {
-        count += (*p == ',') ? 1 : 0;
+typedef struct rail {
+    char name[64];
+    mrail_place_t place;
+    uint64_t num_ranks; /* of the node */
+} rail_t;
+
+/* Reads "a,b,c". Returns the number of rails. */
+static unsigned read_rails(const char *list, rail_t *rails)
+{
+    unsigned num = 0;
+
+    while (num < MAX_RAILS) {
+        size_t length = strcspn(list, ",");
+        rail_t *rail = &rails[num++];
+        char device[64];
+
+        snprintf(rail->name, sizeof(rail->name), "%.*s", (int)length, list);
+        snprintf(device, sizeof(device), "%.*s", (int)strcspn(rail->name, ":"),
+                 rail->name);
+        mrail_place_rail(device, &rail->place);
+        rail->num_ranks = 0;
+        if (list[length] == '\0') {
+            break;
+        }
+        list += length + 1;
     }
-    for (index %= count; index > 0; --index) {
-        list = strchr(list, ',') + 1;
+    return num;
+}
+
+/* Finds the GPUs that this process sees. Returns their number. */
+static unsigned read_gpus(mrail_place_t *gpus)
+{
+    mrail_cuda_device_t devices[MRAIL_CUDA_MAX_DEVICES];
+    const mrail_cuda_t *cuda;
+    char reason[128];
+    unsigned num;
+
+    if (mrail_cuda_open(&cuda, reason, sizeof(reason)) < 0) {
+        return 0;
     }
-    snprintf(name, size, "%.*s", (int)strcspn(list, ","), list);
+    num = mrail_cuda_devices(cuda, devices);
+    for (unsigned i = 0; i < num; ++i) {
+        mrail_place_gpu(devices[i].pci, &gpus[i]);
+    }
+    return num;
+}
+
+/* Returns the rail for the next rank of the node. */
+static rail_t *next_rail(rail_t *rails, unsigned num, const mrail_place_t *gpu)
+{
+    rail_t *best = &rails[0];
+
+    for (unsigned i = 1; i < num; ++i) {
+        unsigned here = mrail_place_nearness(gpu, &rails[i].place);
+        unsigned there = mrail_place_nearness(gpu, &best->place);
+
+        if (here > there ||
+            (here == there && rails[i].num_ranks < best->num_ranks)) {
+            best = &rails[i];
+        }
+    }
+    ++best->num_ranks;
+    return best;
+}
+
+/* Selects the rail of a rank. All ranks of a node make the same choices for the
+ * ranks before them. */
+static const char *pick_device(rail_t *rails, unsigned num_rails, uint64_t rank)
+{
+    mrail_place_t gpus[MRAIL_CUDA_MAX_DEVICES];
+    const mrail_place_t nowhere = {.numa_node = -1};
+    unsigned num_gpus = read_gpus(gpus);
+    rail_t *rail = NULL;
+
+    for (uint64_t i = 0; i <= rank; ++i) {
+        rail = next_rail(rails, num_rails,
+                         (num_gpus > 0) ? &gpus[i % num_gpus] : &nowhere);
+    }
+    return rail->name;
 }
 
 int main(int argc, char **argv)
 {
-    char name[64], device[80];
+    rail_t rails[MAX_RAILS];
+    const char *name;
+    char device[80];
     uint64_t nodes;
 
     if (argc < 6 || strcmp(argv[4], "--") != 0 ||
@@ -73,7 +149,7 @@ int main(int argc, char **argv)
         fputs("usage: rank-rail mrail|stock NODES DEVICE,... -- CMD\n", stderr);
         return MRAIL_TOOL_USAGE;
     }
-    pick_device(argv[3], local_rank(nodes), name, sizeof(name));
+    name = pick_device(rails, read_rails(argv[3], rails), local_rank(nodes));
     if (strcmp(argv[1], "stock") == 0) {
         snprintf(device, sizeof(device), "%s%s", name,
                  (strchr(name, ':') != NULL) ? "" : ":1");

@@ -146,20 +146,23 @@ static int soft_gpu_folder(char *folder, size_t max)
     return 0;
 }
 
-int soft_gpu_environment(const char *session)
+int soft_gpu_environment(const char *session, unsigned num_rails)
 {
     const char *before = getenv("LD_LIBRARY_PATH");
-    char path[128], folder[MRAIL_TOOL_PATH_MAX];
+    char path[128], folder[MRAIL_TOOL_PATH_MAX], places[32];
     sgpu_session_t *gpus = soft_gpu_open(session, NULL);
     char *list;
 
     unsetenv("MRAIL_SOFT_PEERMEM");
+    unsetenv("MRAIL_SOFT_PLACES");
     if (gpus == NULL) {
         return 0;
     }
     if (gpus->has_peermem) {
         setenv("MRAIL_SOFT_PEERMEM", "1", 1);
     }
+    snprintf(places, sizeof(places), "%u:%u", num_rails, gpus->num_gpus);
+    setenv("MRAIL_SOFT_PLACES", places, 1); /* see cuda/place.h */
     sgpu_session_close(gpus);
     sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
     if (soft_gpu_folder(folder, sizeof(folder)) != 0) {

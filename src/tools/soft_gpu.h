@@ -22,7 +22,7 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
 
 /* Sets up the environment in which programs find the GPUs of the session. Does
  * nothing if the session has no GPUs. Returns 0 or -errno. */
-int soft_gpu_environment(const char *session);
+int soft_gpu_environment(const char *session, unsigned num_rails);
 
 /* Opens the GPUs. Returns NULL if the session has none. fd_p as in
  * sgpu_session_open(). */

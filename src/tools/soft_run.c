@@ -485,7 +485,7 @@ int soft_library(const char *built, const char *installed, char *path,
     return access(path, R_OK) == 0 ? 0 : -ENOENT;
 }
 
-static int soft_run_environment(const soft_run_t *run)
+static int soft_run_environment(const soft_run_t *run, unsigned num_rails)
 {
     const char *before = getenv("LD_PRELOAD");
     char library[MRAIL_TOOL_PATH_MAX], number[24];
@@ -506,7 +506,7 @@ static int soft_run_environment(const soft_run_t *run)
     setenv("MRAIL_SOFT", run->params.name, 1);
     setenv("MRAIL_SOFT_NODE", number, 1);
     free(preload);
-    return soft_gpu_environment(run->params.name);
+    return soft_gpu_environment(run->params.name, num_rails);
 }
 
 /* Returns 1 if this process must run the script. Of several ranks, only the
@@ -532,7 +532,8 @@ int soft_main_run(char **argv)
         return SOFT_EXIT_USAGE;
     }
     if ((soft_run_enter(&run, &conn, &session) != 0) ||
-        soft_run_node(&run, session) || soft_run_environment(&run)) {
+        soft_run_node(&run, session) ||
+        soft_run_environment(&run, session->num_rails)) {
         return SOFT_EXIT_FAILED;
     }
     if ((script != NULL) && (soft_script_fit(script, session) != 0)) {

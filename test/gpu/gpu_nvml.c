@@ -1,10 +1,13 @@
 /* NVML: what UCX asks about devices and their links. */
 #include "config.h"
 #include "gpu_test.h"
-#include "softgpu/nvml.h"
+#include "cuda/abi_nvml.h"
+#include "cuda/links.h"
 #include "softgpu/session.h"
 
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define NVML(_wanted, _call)                                                   \
     do {                                                                       \
@@ -61,8 +64,11 @@ static int test_devices(void)
 
 static int test_links(void)
 {
-    nvmlFieldValue_t values[2] = {{.fieldId = 1},
-                                  {.fieldId = NVML_FI_DEV_NVLINK_LINK_COUNT}};
+    nvmlFieldValue_t values[] = {
+        {.fieldId = 1},
+        {.fieldId = NVML_FI_DEV_NVLINK_LINK_COUNT},
+        {.fieldId = NVML_FI_DEV_NVLINK_GET_SPEED},
+        {.fieldId = NVML_FI_DEV_NVLINK_GET_SPEED, .scopeId = 3}};
     nvmlEnableState_t active;
     nvmlDevice_t device;
     nvmlPciInfo_t pci;
@@ -70,11 +76,13 @@ static int test_links(void)
 
     OK(nvmlInit_v2());
     OK(nvmlDeviceGetHandleByIndex(1, &device));
-    OK(nvmlDeviceGetFieldValues(device, 2, values));
+    OK(nvmlDeviceGetFieldValues(device, 4, values));
     CHECK(values[0].nvmlReturn == NVML_ERROR_NOT_SUPPORTED);
     CHECK(values[1].nvmlReturn == NVML_SUCCESS);
     CHECK(values[1].valueType == NVML_VALUE_TYPE_UNSIGNED_INT);
     CHECK(values[1].value.uiVal == (is_switch() ? 1 : 3));
+    CHECK(values[2].value.uiVal == (is_switch() ? 400 : 240));
+    CHECK(values[3].nvmlReturn == NVML_ERROR_NOT_SUPPORTED);
     OK(nvmlDeviceGetNvLinkRemotePciInfo(device, 0, &pci));
     CHECK(pci.bus == (is_switch() ? 0x30 : 0x40));
     if (!is_switch()) {
@@ -101,6 +109,49 @@ static int test_links(void)
     return 0;
 }
 
+/* A process that asks NVML keeps its slot: others do not take it over. */
+static int test_slot(void)
+{
+    unsigned before = session->pids[0] == getpid();
+    pid_t child;
+    int status;
+
+    OK(nvmlInit_v2());
+    OK(nvmlShutdown());
+    child = fork();
+    if (child == 0) {
+        sgpu_session_t *other;
+        int fd;
+
+        if (sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &other, &fd) != 0) {
+            _exit(1);
+        }
+        _exit(sgpu_session_take_slot(other, fd) == 1 ? 0 : 2);
+    }
+    CHECK(before && (child > 0));
+    CHECK((waitpid(child, &status, 0) == child) && (status == 0));
+    return 0;
+}
+
+/* What mrail reads: the links of each GPU, added up by their far ends. */
+static int test_read(void)
+{
+    mrail_cuda_links_t links;
+
+    mrail_cuda_links_read("0000:41:00.0", &links);
+    CHECK(links.pci == mrail_cuda_pci("00000000:41:00.0"));
+    CHECK(links.switch_rate == (is_switch() ? 400000000 : 0));
+    CHECK(links.num_peers == (is_switch() ? 0 : 3));
+    for (uint64_t i = 0; i < links.num_peers; ++i) {
+        CHECK(links.peers[i].rate == 240000000);
+        CHECK(links.peers[i].pci != links.pci);
+    }
+    mrail_cuda_links_read("0000:01:00.0", &links);
+    CHECK((links.pci != 0) && (links.num_peers == 0));
+    CHECK(mrail_cuda_pci("gpu0") == 0);
+    return 0;
+}
+
 /* Programs open the library at run time, by this name. */
 static int test_name(void)
 {
@@ -116,6 +167,8 @@ int main(void)
 {
     static const gpu_case_t cases[] = {{"devices", test_devices},
                                        {"links", test_links},
+                                       {"the slot", test_slot},
+                                       {"links of a GPU", test_read},
                                        {"the name of the library", test_name}};
 
     if (sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &session, NULL) != 0) {

@@ -41,7 +41,7 @@ test_gpu_kernel_gpu_LDADD = $(GPU_TEST_LIBS) libmrail-kernels.la \
 test_gpu_nvml_gpu_SOURCES = test/gpu/gpu_nvml.c src/softgpu/session.c
 test_gpu_nvml_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_nvml_gpu_LDADD = $(GPU_TEST_LIBS) src/softgpu/libnvidia-ml.la \
-    libmrail-base.la
+    libmrail-cuda.la libmrail-base.la
 test_gpu_rdma_gpu_SOURCES = test/gpu/gpu_rdma.c
 test_gpu_rdma_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_rdma_gpu_LDADD = $(GPU_TEST_LIBS) $(IBVERBS_LIBS)

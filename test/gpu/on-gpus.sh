@@ -27,8 +27,8 @@ copy)
     run 'switch: ' --gpu-link switch:50M --pcie 50M
     ;;
 nvml)
-    run 'mesh: '
-    run 'switch: ' --gpu-link switch
+    run 'mesh: ' --gpu-link mesh:240M
+    run 'switch: ' --gpu-link switch:400M
     ;;
 rdma)
     run 'dma-buf: '

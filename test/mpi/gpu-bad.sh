@@ -3,10 +3,11 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-require_env mpi_gpu_bad
+require_env mpi_gpu_bad mpi_gpu_pair
 [ -z "${MRAIL_TEST_MPIRUN-}" ] || skip_all 'only coll/mrail moves device memory'
 topology=2x2
-MRAIL_TEST_RUN="${MRAIL_TEST_RUN-} --gpus 2 --bind-rails"
+options=${MRAIL_TEST_RUN-}
+MRAIL_TEST_RUN="$options --gpus 2 --bind-rails"
 
 # fails CASE SENTENCE: the call fails on all ranks, and one of them says why.
 fails()
@@ -37,5 +38,29 @@ else
     not_ok 'late: the job ends' "exit status $status" "$tmp/err"
 fi
 run again 4 "$build/mpi_gpu_bad" again
+
+# Trouble with relays in device memory: one node with four GPUs.
+topology=1x1
+MRAIL_TEST_RUN="$options --gpus 4 --gpu-link mesh:40MB/s"
+
+# Faults that the ranks find out before the first byte moves: all of them do
+# without such relays.
+for fault in no_memory ipc_error; do
+    run "$fault" 4 "$build/mpi_gpu_pair" --fault $fault
+done
+
+# Faults in the middle end the job, with a sentence, and no rank hangs.
+for fault in copy_error cut reset kill; do
+    status=0
+    launch 4 -- "$build/mpi_gpu_pair" --mib 24 --fault $fault >"$tmp/out" \
+        2>"$tmp/err" || status=$?
+    if [ $status = 0 ] || grep -q hangs "$tmp/err"; then
+        not_ok "$fault: the job ends" "exit status $status" "$tmp/err"
+    else
+        ok "$fault: the job ends"
+    fi
+    [ $fault = kill ] || expect "$fault: a sentence says why" "$tmp/err" \
+        'a planned exchange has failed at rank [0-9]* \(|a copy of .* fails'
+done
 nothing_left 'bad memory'
 finish

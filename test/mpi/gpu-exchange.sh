@@ -4,7 +4,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-require_env mpi_planned
+require_env mpi_planned mpi_gpu_pair
 [ -z "${MRAIL_TEST_MPIRUN-}" ] || skip_all 'only coll/mrail moves device memory'
 
 last=30
@@ -40,6 +40,37 @@ exchanges 'managed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
     --memory managed --staged
 exchanges 'device, two ranks' 2x1 2 '--gpus 1' --seeds 1-$last --memory device
 exchanges 'device, one rank' 1x1 1 '--gpus 1' --seeds 1-$last --memory device
+
+# One pair of ranks within a node: a large message takes the direct link, and as
+# many relays as there are other GPUs, if the links are pairwise.
+link=40 # MB/s
+pair()
+{
+    name=$1
+    paths=$2
+    MRAIL_TEST_RUN="$options --gpus 4 --gpu-link $4:${link}MB/s"
+    topology=1x1
+    run "$name" "$3" "$build/mpi_gpu_pair" --mib 64 --rate
+    rate=$(sed -n 's/^rate \([0-9.]*\) .*/\1/p' "$tmp/out")
+    ratio=$(awk -v rate="${rate:-0}" -v all=$((paths * link)) \
+        'BEGIN { printf "%.3f", rate / all }')
+    if awk -v r="$ratio" 'BEGIN { exit !(r >= 0.95 && r <= 1.02) }'; then
+        ok "$name: $paths of 3 links"
+    else
+        not_ok "$name: $paths of 3 links" "$ratio of them" "$tmp/out"
+    fi
+}
+
+pair 'direct' 1 2 mesh
+pair 'one relay' 2 3 mesh
+pair 'two relays' 3 4 mesh
+pair 'a switch' 1 4 switch
+
+# Between nodes, relays have their slots on GPUs as well.
+topology=2x2
+MRAIL_TEST_RUN="$options --gpus 2 --bind-rails"
+run 'a pair between nodes' 4 "$build/mpi_gpu_pair" --to 2
+expect 'a pair between nodes: relays' "$tmp/out" '^relayed [1-9]'
 
 # The check must find a wrong byte of device memory as well.
 topology=2x1

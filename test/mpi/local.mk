@@ -25,12 +25,19 @@ if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
     mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_gpu_bad \
-    mpi_diagnose
+    mpi_gpu_pair mpi_diagnose
 mpi_gpu_bad_SOURCES = test/mpi/mpi_gpu_bad.c test/mpi/mpi_test.h \
     src/tools/bench_device.c src/tools/bench_device.h
 mpi_gpu_bad_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_gpu_bad_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_gpu_bad_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS)
+mpi_gpu_pair_SOURCES = test/mpi/mpi_gpu_pair.c test/mpi/mpi_test.h \
+    src/softgpu/session.c src/softgpu/session.h \
+    src/tools/bench_coll.c src/tools/bench_coll.h \
+    src/tools/bench_device.c src/tools/bench_device.h
+mpi_gpu_pair_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_gpu_pair_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_gpu_pair_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS) -ldl
 mpi_diagnose_SOURCES = test/mpi/mpi_diagnose.c test/mpi/mpi_test.h
 mpi_diagnose_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_diagnose_CFLAGS = $(MPI_TEST_CFLAGS)

@@ -180,8 +180,11 @@ endif
 
 # Decisions that all ranks of a planned exchange must make identically.
 if HAVE_CMOCKA
-check_PROGRAMS += test_coll test_coll_record
-TESTS += test_coll test_coll_record
+check_PROGRAMS += test_coll test_coll_record test_gpus
+TESTS += test_coll test_coll_record test_gpus
+test_gpus_SOURCES = test/unit/test_gpus.c
+test_gpus_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_gpus_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
 test_coll_SOURCES = test/unit/test_coll.c
 test_coll_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_coll_LDADD = libmrail-coll.la $(TEST_LIBS) -lm

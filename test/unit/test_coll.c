@@ -843,7 +843,7 @@ static void test_small_demands_load_rails(void **state)
 static size_t pool_bytes(mca_coll_mrail_topology_t *topology, unsigned channels,
                          mrail_relay_shape_t *shape)
 {
-    int ret = mca_coll_mrail_pool_shape(topology, channels, shape);
+    int ret = mca_coll_mrail_pool_shape(topology, channels, 0, shape);
     size_t size;
 
     if (ret < 0) {

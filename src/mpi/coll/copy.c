@@ -22,17 +22,19 @@ typedef enum direction {
     TO_HOST,
     TO_DEVICE,
     ON_DEVICES,
-    NUM_DIRECTIONS,
+    /* Copies from different GPUs take different links. */
+    NUM_STREAMS = ON_DEVICES + 8,
 } direction_t;
 
 typedef struct streams {
     CUcontext ctx;
-    CUstream list[NUM_DIRECTIONS]; /* NULL: not created yet */
+    CUstream list[NUM_STREAMS]; /* NULL: not created yet */
 } streams_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static streams_t *all_streams; /* of all contexts that were used */
 static size_t num_streams;
+static unsigned num_copies; /* on devices */
 
 /* Returns the streams of a context, or NULL. The lock is held. */
 static streams_t *find_streams(CUcontext ctx)
@@ -67,10 +69,14 @@ static CUresult copy_with_lock(const mrail_cuda_t *cuda, CUcontext ctx,
                                const void *from, size_t bytes, CUevent event)
 {
     streams_t *streams = find_streams(ctx);
+    unsigned place = direction;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
+    if (direction == ON_DEVICES) {
+        place += num_copies++ % (NUM_STREAMS - ON_DEVICES);
+    }
     for (int attempt = 0; attempt < 2 && streams != NULL; ++attempt) {
-        CUstream *stream = &streams->list[direction];
+        CUstream *stream = &streams->list[place];
         int is_new = *stream == NULL;
 
         result = is_new ? cuda->cuStreamCreate(stream, CU_STREAM_NON_BLOCKING)

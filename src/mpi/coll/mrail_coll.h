@@ -12,6 +12,9 @@
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
  *                                                        mrail_coll_tell.c,
  *                                                        mrail_coll_agree.c
+ *   relays     their buffers in host or device memory    mrail_coll_pool.c,
+ *                                                        relay_net.c
+ *   GPUs       of all ranks, with their links            mrail_coll_gpus.c
  *   exchange   the bytes of a call                       mrail_coll_exchange.c
  *   direct     its direct messages as RDMA READs, or as  direct.c, direct_ep.c,
  *              copies between GPUs                       peer.c
@@ -52,6 +55,7 @@
 #include "mpi/coll/modex.h"
 #include "mpi/coll/inflight.h"
 #include "mpi/coll/pool_shape.h"
+#include "mpi/coll/relay_net.h"
 #include "mpi/coll/schedule.h"
 #include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
@@ -120,12 +124,20 @@ typedef struct mca_coll_mrail_staged mca_coll_mrail_staged_t;
 
 /* Summary of the records of all ranks, equal on all of them. */
 typedef struct mca_coll_mrail_agreement {
-    int any_cannot, any_wanted, any_broken;
+    int any_cannot, any_wanted, any_broken, any_new_gpu;
     uint64_t largest;  /* largest demand that a rank tells */
     int is_mismatched; /* 1: a receiver expects other bytes than are sent */
 } mca_coll_mrail_agreement_t;
 
-typedef struct mca_coll_mrail_module {
+/* Relay buffers in one kind of memory. */
+typedef struct mca_coll_mrail_pool {
+    mrail_relay_shape_t shape;    /* of memory, or of the one to create */
+    mrail_relay_memory_t *memory; /* NULL: none so far */
+    mrail_relay_t *relay;         /* NULL: no plan has needed it so far */
+    mca_coll_mrail_net_t *net;    /* device memory between nodes, or NULL */
+} mca_coll_mrail_pool_t;
+
+struct mca_coll_mrail_module {
     mca_coll_base_module_t super;
     MCA_COLL_MRAIL_PREVIOUS(alltoall);
     MCA_COLL_MRAIL_PREVIOUS(alltoallv);
@@ -190,14 +202,14 @@ typedef struct mca_coll_mrail_module {
      * rank has memory, and the part of each record that the first round
      * carries. A second round carries the rest. */
     size_t room, block;
-    size_t *starts;                 /* of that round; see gather.h */
-    mrail_relay_shape_t pool_shape; /* of memory, or of the one to create */
-    mrail_relay_memory_t memory;    /* relay buffers */
-    mrail_relay_t *relay; /* NULL: no plan has needed relay buffers so far */
+    size_t *starts; /* of that round; see gather.h */
+    mrail_relay_memory_t host_memory;
+    mca_coll_mrail_pool_t host_pool, device_pool;
+    int gpu; /* ordinal of the GPU that other ranks know; -1: none */
     mca_coll_mrail_direct_t *direct; /* NULL: no plan has had READs so far */
     /* 1: a copy from the device memory of another process has failed */
     int is_peer_refused;
-} mca_coll_mrail_module_t;
+};
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
 int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads);
@@ -228,6 +240,7 @@ typedef enum mca_coll_mrail_step {
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
     MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for them */
     MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */
+    MCA_COLL_MRAIL_GPUS,   /* exchange the GPUs of the ranks */
     MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
     /* exchange the names of the nodes' shared-memory pools */
     MCA_COLL_MRAIL_NAME,
@@ -248,7 +261,7 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_func_t func;
     /* atomic: informs the thread that waits for a blocking op */
     int is_finished;
-    int tag;        /* the op owns this tag and the four below */
+    int tag;        /* the op owns this tag and the five below */
     unsigned flags; /* see record.h */
     /* indexed by rank */
     mca_coll_mrail_dt_segment_t *sends, *recvs;
@@ -273,7 +286,7 @@ struct mca_coll_mrail_op {
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
 
 /* Number of tags per op. */
-#define MCA_COLL_MRAIL_TAGS 5
+#define MCA_COLL_MRAIL_TAGS 6
 static inline int mca_coll_mrail_op_tag_gather(const mca_coll_mrail_op_t *op)
 {
     return op->tag;
@@ -293,6 +306,11 @@ static inline int mca_coll_mrail_op_tag_offer(const mca_coll_mrail_op_t *op)
 static inline int mca_coll_mrail_op_tag_answer(const mca_coll_mrail_op_t *op)
 {
     return op->tag - 4;
+}
+static inline int
+mca_coll_mrail_op_tag_chunk_answer(const mca_coll_mrail_op_t *op)
+{
+    return op->tag - 5;
 }
 
 /* Allocates an op for a call with an agreement round. Returns NULL if memory
@@ -338,6 +356,7 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_room;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_rest;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_gpus;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
 /* Determines whether calls on a new communicator can be planned, and sets
@@ -392,9 +411,36 @@ int mca_coll_mrail_plan_progress(mca_coll_mrail_op_t *op);
  * executed. */
 void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
 
+/* Decides about a large call: executes its schedule, or makes one. */
+mca_coll_mrail_step_t mca_coll_mrail_need_plan(mca_coll_mrail_op_t *op);
+
+/* ---- relay buffers ---- */
+
 /* Returns the step after the ranks have agreed on a schedule: the exchange, or
  * the steps before it that allocate relay buffers. */
 mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op);
+
+/* Returns the relay buffers of the schedule. */
+static inline mca_coll_mrail_pool_t *
+mca_coll_mrail_pool(mca_coll_mrail_module_t *module)
+{
+    return module->schedule->is_on_devices ? &module->device_pool
+                                           : &module->host_pool;
+}
+
+/* Allocates memory for the exchange of handles. Returns 0 or -ENOMEM. */
+int mca_coll_mrail_pools_reserve(mca_coll_mrail_module_t *module);
+void mca_coll_mrail_pools_cleanup(mca_coll_mrail_module_t *module);
+/* Releases the slots on GPUs. All ranks do it at the same agreement. */
+void mca_coll_mrail_pools_release_device(mca_coll_mrail_module_t *module);
+
+/* ---- GPUs ---- */
+
+/* Allocates memory for the exchange of GPUs. Returns 0 or -ENOMEM. */
+int mca_coll_mrail_gpus_reserve(mca_coll_mrail_module_t *module);
+/* Returns 1 if the buffers of the call are on another GPU than the ranks
+ * know. */
+int mca_coll_mrail_gpu_is_new(const mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---- */
 
@@ -417,8 +463,10 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
 /* Returns 1 if the exchange has ended; op->ret is then the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
-/* Network operations of relays. Their `arg` is the module. */
+/* Operations of relays in host memory and in device memory. Their `arg` is the
+ * module. */
 extern const mrail_relay_ops_t mca_coll_mrail_relay_ops;
+extern const mrail_relay_ops_t mca_coll_mrail_device_relay_ops;
 
 /* The send or receive side of an MPI_Alltoallv call. */
 typedef struct mca_coll_mrail_side {

@@ -75,7 +75,7 @@ static int is_worth(mca_coll_mrail_op_t *op)
     return is_executed;
 }
 
-static mca_coll_mrail_step_t need_plan(mca_coll_mrail_op_t *op)
+mca_coll_mrail_step_t mca_coll_mrail_need_plan(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
 
@@ -84,6 +84,16 @@ static mca_coll_mrail_step_t need_plan(mca_coll_mrail_op_t *op)
     }
     /* already agreed, and no rank is out of memory */
     return is_worth(op) ? mca_coll_mrail_go(op) : mca_coll_mrail_pass(op);
+}
+
+/* Returns 1 if a plan for device memory needs the GPUs of the ranks. */
+static int need_gpus(const mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_gpus_t *gpus = module->topology->gpus;
+
+    return gpus != NULL && !gpus->is_refused &&
+           mca_coll_mrail_gpus_serve(&module->records) &&
+           (!gpus->is_known || module->agreement.any_new_gpu);
 }
 
 /* ---- decision ---- */
@@ -119,7 +129,8 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
         vote(op, agreement->any_wanted && !agreement->any_cannot);
         return mca_coll_mrail_pass(op);
     }
-    return need_plan(op);
+    return need_gpus(module) ? MCA_COLL_MRAIL_GPUS
+                             : mca_coll_mrail_need_plan(op);
 }
 
 /* ---- agreement on the plan ---- */

@@ -23,16 +23,24 @@ static mca_coll_mrail_op_t *op_of(void *arg)
     return ((mca_coll_mrail_module_t *)arg)->relaying;
 }
 
-/* Data with gaps is in host memory. For device memory, the packing waits for the
- * copy engine, because this kind of relay memory does not. */
+/* Returns 1 if the memory of the relay buffers can copy from or to the segment.
+ * Buffers on GPUs serve only device memory without gaps. Otherwise, the packing
+ * of device memory waits for the copy engine. */
+static int is_direct(const mca_coll_mrail_dt_segment_t *segment,
+                     const mrail_relay_memory_t *memory)
+{
+    return segment->first != NULL &&
+           (!segment->is_device || memory->ops != &mrail_relay_host_memory_ops);
+}
+
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                       size_t length, void **copy_p)
 {
     mca_coll_mrail_op_t *op = op_of(arg);
     const mca_coll_mrail_dt_segment_t *segment = &op->sends[to];
-    mrail_relay_memory_t *memory = &op->module->memory;
+    mrail_relay_memory_t *memory = mca_coll_mrail_pool(op->module)->memory;
 
-    return (segment->first != NULL && !segment->is_device)
+    return is_direct(segment, memory)
                ? memory->ops->copy_start(memory, slot, segment->first + offset,
                                          length, copy_p)
                : mca_coll_mrail_dt_segment_pack(segment, &op->cursors, offset,
@@ -44,11 +52,10 @@ static int relay_drain(void *arg, uint32_t from, uint64_t offset,
 {
     mca_coll_mrail_op_t *op = op_of(arg);
     const mca_coll_mrail_dt_segment_t *segment = &op->recvs[from];
-    mrail_relay_memory_t *memory = &op->module->memory;
+    mrail_relay_memory_t *memory = mca_coll_mrail_pool(op->module)->memory;
 
     /* Bytes beyond the segment are dropped, as when unpacking. */
-    return (segment->first != NULL && !segment->is_device &&
-            offset < segment->bytes)
+    return (is_direct(segment, memory) && offset < segment->bytes)
                ? memory->ops->copy_start(
                      memory, segment->first + offset, slot,
                      MRAIL_MIN(length, segment->bytes - offset), copy_p)
@@ -98,6 +105,39 @@ const mrail_relay_ops_t mca_coll_mrail_relay_ops = {
     .send = relay_send,
     .recv = relay_recv,
     .test = relay_test,
+};
+
+/* ---- the same for payloads in device memory ---- */
+
+static mca_coll_mrail_net_t *net_of(void *arg)
+{
+    return ((mca_coll_mrail_module_t *)arg)->device_pool.net;
+}
+
+static int device_send(void *arg, uint32_t to, const void *buffer,
+                       size_t length, void **request_p)
+{
+    return mca_coll_mrail_net_send(net_of(arg), to, buffer, length, request_p);
+}
+
+static int device_recv(void *arg, uint32_t from, void *buffer, size_t length,
+                       void **request_p)
+{
+    return mca_coll_mrail_net_recv(net_of(arg), from, buffer, length,
+                                   request_p);
+}
+
+static int device_test(void *arg, void *request, size_t *length_p)
+{
+    return mca_coll_mrail_net_test(request, length_p);
+}
+
+const mrail_relay_ops_t mca_coll_mrail_device_relay_ops = {
+    .fill = relay_fill,
+    .drain = relay_drain,
+    .send = device_send,
+    .recv = device_recv,
+    .test = device_test,
 };
 
 /* ---- direct path ---- */
@@ -262,8 +302,9 @@ static void begin_relays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     /* Cannot fail, because the buffers were reserved. */
-    int ret = mrail_relay_begin(op->module->relay, schedule->hash,
-                                schedule->flows, schedule->num_flows);
+    int ret =
+        mrail_relay_begin(mca_coll_mrail_pool(op->module)->relay,
+                          schedule->hash, schedule->flows, schedule->num_flows);
 
     if (ret < 0) {
         end_job(op, ret);
@@ -300,21 +341,31 @@ static void count_planned(const mca_coll_mrail_op_t *op)
     MCA_COLL_MRAIL_COUNT(exchange_ns, mrail_clock_now() - op->from_ns);
 }
 
+static void progress_relays(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(op->module);
+    int ret;
+
+    if (pool->net != NULL) {
+        mca_coll_mrail_net_progress(pool->net);
+    }
+    ret = mrail_relay_progress(pool->relay);
+    if (ret < 0) {
+        end_job(op, ret);
+    }
+    op->is_relaying = !mrail_relay_done(pool->relay);
+}
+
 /* After an error the exchange continues, because other ranks wait for the
  * messages of this rank. The first error is the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
 {
-    mca_coll_mrail_module_t *module = op->module;
     int is_reading = op->is_planned && mca_coll_mrail_direct_progress(op);
     int is_staging = mca_coll_mrail_staged_progress(op);
     int ret;
 
     if (op->is_relaying) {
-        ret = mrail_relay_progress(module->relay);
-        if (ret < 0) {
-            end_job(op, ret);
-        }
-        op->is_relaying = !mrail_relay_done(module->relay);
+        progress_relays(op);
     }
     ret = mca_coll_mrail_requests_take(op->requests, &op->num_requests);
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;

@@ -434,7 +434,9 @@ static void module_construct(mca_coll_mrail_module_t *module)
     size_t skip = sizeof(module->super);
 
     memset((char *)module + skip, 0, sizeof(*module) - skip);
-    mrail_relay_memory_init(&module->memory, &mrail_relay_host_memory_ops);
+    mrail_relay_memory_init(&module->host_memory, &mrail_relay_host_memory_ops);
+    module->host_pool = (mca_coll_mrail_pool_t){.memory = &module->host_memory};
+    module->gpu = -1;
     mrail_list_init(&module->ops);
     mrail_list_init(&module->posted);
     mrail_list_init(&module->active);

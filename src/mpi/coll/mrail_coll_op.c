@@ -39,6 +39,7 @@ static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_REST] = &mca_coll_mrail_step_rest,
     [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
     [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
+    [MCA_COLL_MRAIL_GPUS] = &mca_coll_mrail_step_gpus,
     [MCA_COLL_MRAIL_AGREE] = &mca_coll_mrail_step_agree,
 };
 

@@ -56,9 +56,9 @@ static void make(mca_coll_mrail_op_t *op)
     if (ret == 0 && mca_coll_mrail_schedule_has_chunks(schedule)) {
         ret = mca_coll_mrail_staged_reserve(op);
     }
-    if (ret == 0 && module->relay != NULL) {
-        ret = mrail_relay_reserve(module->relay, schedule->flows,
-                                  schedule->num_flows);
+    if (ret == 0 && mca_coll_mrail_pool(module)->relay != NULL) {
+        ret = mrail_relay_reserve(mca_coll_mrail_pool(module)->relay,
+                                  schedule->flows, schedule->num_flows);
         /* Too few in-slots: all ranks get more. */
         ret = (ret == -ENOSPC) ? 0 : ret;
     }

@@ -1,4 +1,4 @@
-/* Topology, memory and shared memory of a communicator. */
+/* Topology and memory of a communicator. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -159,17 +159,10 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_gather_init(&module->gather, module->comm);
 }
 
-static void release_pool(mca_coll_mrail_module_t *module)
-{
-    mrail_relay_destroy(module->relay);
-    module->relay = NULL;
-    module->memory.ops->release(&module->memory);
-}
-
 /* Does not free the gather, because steps still read it. */
 static void release(mca_coll_mrail_module_t *module)
 {
-    release_pool(module);
+    mca_coll_mrail_pools_cleanup(module);
     mca_coll_mrail_direct_destroy(module->direct);
     module->direct = NULL;
     mca_coll_mrail_schedule_destroy(module->schedule);
@@ -218,24 +211,17 @@ mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
 /* Allocates this rank's memory for agreement rounds. Returns 0 or -ENOMEM. */
 static int allocate(mca_coll_mrail_module_t *module)
 {
-    size_t names = module->topology->num_ranks * (size_t)MRAIL_RELAY_NAME_SIZE;
-
-    if (mca_coll_mrail_gather_reserve(&module->gather, names) < 0 ||
+    if (mca_coll_mrail_pools_reserve(module) < 0 ||
+        mca_coll_mrail_gpus_reserve(module) < 0 ||
         mca_coll_mrail_tell_init(module) < 0) {
         return -ENOMEM;
     }
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
-static void send_ready(mca_coll_mrail_op_t *op, void *mine)
-{
-    mca_coll_mrail_set_ok(&op->module->gather, op->module->is_ready);
-}
-
 static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 {
-    op->module->is_ready = allocate(op->module) == 0;
-    send_ready(op, mine);
+    mca_coll_mrail_set_ok(&op->module->gather, allocate(op->module) == 0);
 }
 
 /* Agreement rounds begin once all ranks have the memory for them, because a
@@ -252,114 +238,4 @@ static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
     .fill = ready_fill,
     .take = ready_take,
-};
-
-/* ---- shared memory ---- */
-
-/* The ranks compute the same shape, because they have the same schedule. */
-mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
-{
-    mca_coll_mrail_module_t *module = op->module;
-    const mca_coll_mrail_schedule_t *schedule = module->schedule;
-    mrail_relay_shape_t wanted;
-
-    if (schedule->num_flows == 0) {
-        return mca_coll_mrail_go(op);
-    }
-    if (mca_coll_mrail_pool_shape(module->topology, schedule->max_channels,
-                                  &wanted) < 0) {
-        mca_coll_mrail_schedule_discard_warm_start(module->schedule);
-        if (mca_coll_mrail_settings.verbose > 1) {
-            mca_coll_mrail_log(module, "left to Open MPI",
-                               "coll_mrail_relay_memory is too small for the "
-                               "relays of this exchange");
-        }
-        return mca_coll_mrail_pass(op);
-    }
-    if (module->relay != NULL &&
-        wanted.in_slots <= module->pool_shape.in_slots) {
-        return mca_coll_mrail_go(op);
-    }
-    module->pool_shape = wanted;
-    return MCA_COLL_MRAIL_NAME;
-}
-
-static size_t name_size(const mca_coll_mrail_op_t *op)
-{
-    return op->module->memory.ops->handle_size;
-}
-
-static uint32_t local_self(const mca_coll_mrail_topology_t *topology)
-{
-    uint32_t i = 0;
-
-    while (topology->local[i] != topology->self) {
-        ++i;
-    }
-    return i;
-}
-
-/* If alloc() fails, so does import() on the ranks of the node. No rank uses the
- * former memory any more: each of them had ended its part in all exchanges
- * before it agreed on the new schedule. */
-static void name_fill(mca_coll_mrail_op_t *op, void *mine)
-{
-    mca_coll_mrail_module_t *module = op->module;
-
-    release_pool(module);
-    (void)module->memory.ops->alloc(&module->memory, &module->pool_shape,
-                                    local_self(module->topology), mine);
-}
-
-static int attach(mca_coll_mrail_module_t *module)
-{
-    const mca_coll_mrail_topology_t *topology = module->topology;
-    const mca_coll_mrail_schedule_t *schedule = module->schedule;
-    const void *handles[MRAIL_RELAY_MAX_LOCAL];
-    int ret;
-
-    for (uint32_t i = 0; i < topology->num_local; ++i) {
-        handles[i] =
-            mca_coll_mrail_gather_block(&module->gather, topology->local[i]);
-    }
-    ret = module->memory.ops->import(&module->memory, &module->pool_shape,
-                                     local_self(topology), handles);
-    if (ret == 0) {
-        ret = mrail_relay_create(
-            &module->memory, topology->num_ranks, topology->local,
-            topology->self, &mca_coll_mrail_relay_ops, module, &module->relay);
-    }
-    if (ret < 0) {
-        return ret;
-    }
-    return mrail_relay_reserve(module->relay, schedule->flows,
-                               schedule->num_flows);
-}
-
-static mca_coll_mrail_step_t name_take(mca_coll_mrail_op_t *op)
-{
-    op->module->is_ready = attach(op->module) == 0;
-    return MCA_COLL_MRAIL_SHARED;
-}
-
-const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name = {
-    .size = name_size,
-    .fill = name_fill,
-    .take = name_take,
-};
-
-static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
-{
-    mrail_relay_memory_seal(&op->module->memory);
-    if (!mca_coll_mrail_all_ok(&op->module->gather)) {
-        return mca_coll_mrail_step_back_off(
-            op, "the ranks of a node cannot share memory (is /dev/shm full, "
-                "or does each container have its own?)");
-    }
-    return mca_coll_mrail_go(op);
-}
-
-const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared = {
-    .fill = send_ready,
-    .take = shared_take,
 };

@@ -96,7 +96,8 @@ static void write_record(mca_coll_mrail_op_t *op)
     unsigned flags =
         op->flags |
         (module->plan_cost_level << MCA_COLL_MRAIL_PLAN_COST_SHIFT) |
-        (module->is_peer_refused ? MCA_COLL_MRAIL_NO_PEER : 0);
+        (module->is_peer_refused ? MCA_COLL_MRAIL_NO_PEER : 0) |
+        (mca_coll_mrail_gpu_is_new(op) ? MCA_COLL_MRAIL_NEW_GPU : 0);
     uint32_t self = topology->self;
 
     read_rails(module);
@@ -174,6 +175,7 @@ static void add_record(mca_coll_mrail_agreement_t *agreement,
     agreement->any_cannot |= (flags & MCA_COLL_MRAIL_CANNOT) != 0;
     agreement->any_broken |= (flags & MCA_COLL_MRAIL_BROKEN) != 0;
     agreement->any_wanted |= (flags & MCA_COLL_MRAIL_WANTED) != 0;
+    agreement->any_new_gpu |= (flags & MCA_COLL_MRAIL_NEW_GPU) != 0;
     for (size_t i = 0; i < mca_coll_mrail_record_num_demands(record); ++i) {
         agreement->largest = MRAIL_MAX(agreement->largest,
                                        mca_coll_mrail_record_bytes(record, i));
@@ -201,9 +203,7 @@ static mca_coll_mrail_step_t read_records(mca_coll_mrail_op_t *op)
         add_record(&agreement, record);
         digest += mca_coll_mrail_record_digest(record);
         longest = MRAIL_MAX(longest, words);
-        /* This flag does not influence the plan and must not cause a new
-         * one. */
-        record[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
+        mca_coll_mrail_record_clear_flags(record);
     }
     agreement.is_mismatched = digest != 0;
     module->agreement = agreement;
@@ -383,6 +383,7 @@ static mca_coll_mrail_step_t same_take(mca_coll_mrail_op_t *op)
     }
     /* In this mode, every call has a round, so no rank had other demands. */
     op->module->agreement.any_wanted = 0;
+    op->module->agreement.any_new_gpu = 0;
     MCA_COLL_MRAIL_COUNT(unchanged_calls, 1);
     return mca_coll_mrail_decide(op);
 }

@@ -14,9 +14,12 @@ static int fit_chunk(const mca_coll_mrail_topology_t *topology,
                      mrail_relay_shape_t *shape)
 {
     mrail_relay_shape_t largest = *shape;
-    uint64_t slots = shape->out_slots + shape->in_slots, least, chunk;
-    uint64_t budget = topology->params.relay_memory;
+    uint64_t budget = topology->params.relay_memory, slots, least, chunk;
 
+    /* In other memory, each rank has slots for all ranks of its node. */
+    slots = (shape->is_external ? (uint64_t)topology->max_local : 1) *
+                shape->out_slots +
+            shape->in_slots;
     largest.num_local = topology->max_local;
     largest.chunk = PAGE;
     least = mrail_relay_shm_pool_size(&largest);
@@ -27,21 +30,23 @@ static int fit_chunk(const mca_coll_mrail_topology_t *topology,
     if (least > budget) {
         return 0;
     }
-    chunk = MRAIL_MIN(topology->params.relay_chunk_size,
-                      PAGE + (budget - least) / slots);
+    chunk = (shape->is_external ? 0 : PAGE) + (budget - least) / slots;
+    chunk = MRAIL_MIN(topology->params.relay_chunk_size, chunk);
     shape->chunk = (size_t)(MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) &
                             ~(uint64_t)(PAGE - 1));
     return shape->chunk > 0;
 }
 
 int mca_coll_mrail_pool_shape(const mca_coll_mrail_topology_t *topology,
-                              unsigned channels, mrail_relay_shape_t *shape_p)
+                              unsigned channels, int is_external,
+                              mrail_relay_shape_t *shape_p)
 {
     uint64_t out =
         MRAIL_MAX(1, MRAIL_MIN(topology->params.relay_buffers, MAX_BUFFERS));
     uint64_t least = MRAIL_MAX(channels, 1);
     mrail_relay_shape_t shape = {
         .num_local = topology->num_local,
+        .is_external = is_external != 0,
         .out_slots = (unsigned)out,
         .in_slots =
             (unsigned)MRAIL_MAX(MRAIL_MIN(channels * out, 2 * out), least),

@@ -16,9 +16,11 @@
  *
  * Returns 0, or -ENOSPC if relay_memory is too small, or there are too many
  * channels or ranks per node. relay_memory covers all memory of the pool,
- * divided among the ranks of the node.
+ * divided among the ranks of the node. If payloads lie in other memory
+ * (is_external), it covers that as well.
  */
 int mca_coll_mrail_pool_shape(const mca_coll_mrail_topology_t *topology,
-                              unsigned channels, mrail_relay_shape_t *shape_p);
+                              unsigned channels, int is_external,
+                              mrail_relay_shape_t *shape_p);
 
 #endif

@@ -42,6 +42,8 @@
 #define MCA_COLL_MRAIL_DEVICE_IN 512u  /* receives into device memory */
 /* Cannot copy device memory of other processes, or export its own. */
 #define MCA_COLL_MRAIL_NO_PEER 1024u
+/* Uses another GPU than the other ranks know. */
+#define MCA_COLL_MRAIL_NEW_GPU 2048u
 
 /* Words before the demands: at least, and at most. */
 #define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u
@@ -134,6 +136,14 @@ static inline unsigned mca_coll_mrail_record_flags(const uint64_t *record)
 {
     return (unsigned)(record[0] & 0xff) |
            (unsigned)(record[MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1] >> 48) << 8;
+}
+
+/* Removes flags that do not influence a plan and must not cause a new one. */
+static inline void mca_coll_mrail_record_clear_flags(uint64_t *record)
+{
+    record[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
+    record[MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1] &=
+        ~((uint64_t)(MCA_COLL_MRAIL_NEW_GPU >> 8) << 48);
 }
 
 static inline unsigned mca_coll_mrail_record_num_rails(const uint64_t *record)

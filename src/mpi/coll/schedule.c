@@ -247,6 +247,15 @@ static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
                : mca_coll_mrail_is_gain(planned, unplanned);
 }
 
+/* Returns 0 if no plan of these ranks can gain, whatever their demands. */
+static int can_help(const mca_coll_mrail_schedule_t *schedule)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+
+    return !topology->is_for_devices ||
+           (schedule->is_on_devices && topology->gpus->any_pairwise);
+}
+
 /* Forecasts the exchange without a plan. Returns 1 if some plan may be better by
  * more than its cost. */
 static int may_gain(mca_coll_mrail_schedule_t *schedule)
@@ -261,8 +270,7 @@ static int may_gain(mca_coll_mrail_schedule_t *schedule)
         .unplanned = mca_coll_mrail_unplanned_congestion(schedule->unplanned),
         .planned = mca_coll_mrail_unplanned_bound(schedule->unplanned),
         .cost = has_budget ? plan_cost(schedule) : 0};
-    if (schedule->topology->is_for_devices ||
-        !is_gain(schedule, forecast->planned)) {
+    if (!can_help(schedule) || !is_gain(schedule, forecast->planned)) {
         return 0;
     }
     forecast->is_deferred = has_budget && defer(schedule);

@@ -74,6 +74,8 @@ typedef struct mca_coll_mrail_schedule {
     mca_coll_mrail_rail_t *rails, *new_rails;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
+    /* 1: relay buffers are on GPUs, and bytes within a node take GPU links */
+    int is_on_devices;
     mca_coll_mrail_unplanned_t *unplanned; /* for the links of `plan` */
     mrail_plan_demand_t *demands;
     size_t num_demands, max_demands;

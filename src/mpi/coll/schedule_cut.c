@@ -142,7 +142,9 @@ direct_part(const mrail_plan_piece_t *pieces, unsigned count)
     for (unsigned k = 0; k < count; ++k) {
         if (is_direct(&pieces[k])) {
             entry.bytes += pieces[k].bytes;
-            entry.quota[pieces[k].rail_in] += pieces[k].bytes;
+            if (pieces[k].rail_in != MRAIL_PLAN_NONE) {
+                entry.quota[pieces[k].rail_in] += pieces[k].bytes;
+            }
         }
     }
     return entry;
@@ -183,7 +185,8 @@ static unsigned keep_relayed(mrail_plan_piece_t *pieces, unsigned count,
  * last piece stays last, because only its length may not be a multiple of 64.
  *
  * However, a part of data with gaps is packed and unpacked in relay chunks, like
- * relayed pieces.
+ * relayed pieces. So is a part within a node that is too small for a copy of its
+ * own.
  */
 static int cut_demand(mca_coll_mrail_schedule_t *schedule, size_t i)
 {
@@ -192,15 +195,19 @@ static int cut_demand(mca_coll_mrail_schedule_t *schedule, size_t i)
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
     mca_coll_mrail_schedule_entry_t direct;
     unsigned count;
+    int is_near =
+        topology->node_of[demand->from] == topology->node_of[demand->to];
     int is_last;
 
-    if (topology->node_of[demand->from] == topology->node_of[demand->to]) {
-        return cut_local(schedule, demand);
-    }
     count = mrail_plan_pieces(schedule->plan, i, pieces);
     direct = direct_part(pieces, count);
+    if (is_near && (!schedule->is_on_devices || count == 0 ||
+                    direct.bytes == demand->bytes)) {
+        return cut_local(schedule, demand);
+    }
     if (direct.bytes > 0 &&
-        (direct.bytes == demand->bytes || !has_gaps(schedule, demand))) {
+        (direct.bytes == demand->bytes || !has_gaps(schedule, demand)) &&
+        (!is_near || is_read(schedule, demand, direct.bytes))) {
         is_last = is_direct(&pieces[count - 1]);
         direct.offset = is_last ? demand->bytes - direct.bytes : 0;
         add_direct(schedule, demand, &direct);

@@ -110,12 +110,10 @@ static int add_ports(const mca_coll_mrail_schedule_t *schedule,
     return ret;
 }
 
-/* Adds the next rank with its rails, and its link for relayed bytes, which the
- * ranks of a node copy through shared memory. */
+/* Adds the next rank with its rails. */
 static int add_rank(const mca_coll_mrail_topology_t *topology, uint32_t rank,
                     mrail_plan_topo_t *topo)
 {
-    double copy_bandwidth = (double)topology->params.copy_bandwidth;
     int ret = mrail_plan_topo_add_rank(topo, topology->node_of[rank]);
 
     for (unsigned rail = 0; rail < topology->num_rails && ret == 0; ++rail) {
@@ -130,9 +128,22 @@ static int add_rank(const mca_coll_mrail_topology_t *topology, uint32_t rank,
         }
         ret = mrail_plan_topo_set_reach(topo, rank, rail, out, in);
     }
-    return (ret == 0) ? mrail_plan_topo_set_switch(topo, rank, copy_bandwidth,
-                                                   copy_bandwidth)
-                      : ret;
+    return ret;
+}
+
+/* Adds the link over which a rank copies bytes of its node: from and to the GPU,
+ * or through shared memory. */
+static int add_link(const mca_coll_mrail_schedule_t *schedule, uint32_t rank,
+                    mrail_plan_topo_t *topo)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    double copy_bandwidth = (double)topology->params.copy_bandwidth;
+
+    return schedule->is_on_devices
+               ? mca_coll_mrail_gpus_add(topology->gpus, rank, copy_bandwidth,
+                                         topo)
+               : mrail_plan_topo_set_switch(topo, rank, copy_bandwidth,
+                                            copy_bandwidth);
 }
 
 /* Puts the node of a rank into its leaf group, and sets the uplinks of this
@@ -168,9 +179,25 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
             ret = add_group(topology, i, topo);
         }
     }
+    for (uint32_t i = 0; i < topology->num_ranks && ret == 0; ++i) {
+        ret = add_link(schedule, i, topo);
+    }
     mrail_plan_topo_set_cross_rail(
         topo, mca_coll_mrail_topology_has_cross_rail(topology));
     return ret;
+}
+
+/* Relay buffers are on GPUs if all ranks have one, and all demands are between
+ * device memory. Between nodes, they need READs. */
+static int is_on_devices(const mca_coll_mrail_schedule_t *schedule)
+{
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    const mca_coll_mrail_gpus_t *gpus = topology->gpus;
+
+    return gpus != NULL && gpus->is_known && gpus->has_all &&
+           !gpus->is_refused &&
+           (topology->num_nodes < 2 || topology->has_reads) &&
+           mca_coll_mrail_gpus_serve(&schedule->records);
 }
 
 /* A plan object is valid for only one set of capacities. */
@@ -179,11 +206,13 @@ int mca_coll_mrail_schedule_need_plan(mca_coll_mrail_schedule_t *schedule)
     size_t size = mca_coll_mrail_schedule_num_rails(schedule->topology) *
                   sizeof(*schedule->rails);
     mrail_plan_options_t options = MRAIL_PLAN_DEFAULTS;
-    int ret, is_same;
+    int ret, is_same, was_on_devices = schedule->is_on_devices;
 
     mca_coll_mrail_schedule_read_rails(schedule, &schedule->records);
-    is_same =
-        schedule->plan != NULL && mca_coll_mrail_schedule_same_rails(schedule);
+    schedule->is_on_devices = is_on_devices(schedule);
+    is_same = schedule->plan != NULL &&
+              schedule->is_on_devices == was_on_devices &&
+              mca_coll_mrail_schedule_same_rails(schedule);
     memcpy(schedule->rails, schedule->new_rails, size);
     if (is_same) {
         return 0;
@@ -209,8 +238,9 @@ int mca_coll_mrail_schedule_need_plan(mca_coll_mrail_schedule_t *schedule)
     if (ret < 0) {
         return ret;
     }
-    return mca_coll_mrail_unplanned_create(schedule->topology, schedule->plan,
-                                           &schedule->unplanned);
+    return mca_coll_mrail_unplanned_create(
+        schedule->topology, schedule->is_on_devices, schedule->plan,
+        &schedule->unplanned);
 }
 
 /* Small demands load the rails of their ranks. */

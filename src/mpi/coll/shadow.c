@@ -135,7 +135,13 @@ static int shadow_init(mca_coll_mrail_shadow_t *shadow,
         if (segments[i].bytes > 0) {
             *region = region_of(&segments[i]);
             ret = find_base(region, &range);
-            shadow->is_device |= region->base != 0;
+            if (region->base != 0) {
+                shadow->gpu =
+                    (!shadow->is_device || shadow->gpu == range.device)
+                        ? range.device
+                        : -1;
+                shadow->is_device = 1;
+            }
             num_host += region->base == 0;
             shadow->has_gaps |= segments[i].first == NULL;
             ++shadow->num_regions;

@@ -27,6 +27,7 @@ typedef struct mca_coll_mrail_shadow {
     mca_coll_mrail_region_t *regions; /* by address */
     unsigned num_regions;
     int is_device; /* 1: some region is device memory */
+    int gpu;       /* ordinal of the GPU; -1: several */
     int is_mixed;  /* 1: some region is device memory, some is not */
     int has_gaps;  /* 1: some datatype has gaps */
     int is_filled; /* 1: the shadow takes the place of the buffer */

@@ -4,8 +4,8 @@
  * uplinks, and limits of ranks on rails. Rank w of the file is rank w of
  * MPI_COMM_WORLD, on the node that the file names for it. The rails that the
  * file lists for the rank are matched with those of its process in the order of
- * subnets. GPU links are ignored, because relays copy through host memory. Does
- * not use MPI.
+ * subnets. GPU links count for messages between device memory. Does not use
+ * MPI.
  */
 #ifndef MRAIL_MPI_COLL_TOPO_FILE_H
 #define MRAIL_MPI_COLL_TOPO_FILE_H

@@ -446,7 +446,8 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                 no_help = helpless(topology);
             }
             topology->is_for_devices = no_help != NULL;
-            *why_p = any_gpu(entries, num_ranks) ? NULL : no_help;
+            topology->has_gpus = any_gpu(entries, num_ranks);
+            *why_p = topology->has_gpus ? NULL : no_help;
         }
         ret = *why_p != NULL;
     }
@@ -465,6 +466,7 @@ void mca_coll_mrail_topology_destroy(mca_coll_mrail_topology_t *topology)
         free(topology->node_of);
         free(topology->rails_of);
         free(topology->local);
+        mca_coll_mrail_gpus_destroy(topology->gpus);
         free(topology);
     }
 }

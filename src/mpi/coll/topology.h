@@ -5,6 +5,7 @@
 #ifndef MRAIL_MPI_COLL_TOPOLOGY_H
 #define MRAIL_MPI_COLL_TOPOLOGY_H
 
+#include "mpi/coll/gpus.h"
 #include "orchestrator/plan.h"
 #include "orchestrator/topo.h"
 #include "uct/mrail_direct.h"
@@ -70,6 +71,8 @@ typedef struct mca_coll_mrail_topology {
     /* 1: plans cannot help. Some rank has a GPU, so agreement rounds find out
      * whether buffers are in device memory. */
     int is_for_devices;
+    int has_gpus;                /* 1: some rank has loaded a GPU driver */
+    mca_coll_mrail_gpus_t *gpus; /* owned; NULL: none so far */
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
     /* by rail of this rank's entry: the limit that the file states for it, or an
      * equal part of the uplinks for each rank, if that is lower; infinite if the

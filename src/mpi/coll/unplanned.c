@@ -10,17 +10,23 @@
 #include <string.h>
 
 /* Kinds of links, in the order of the planner. Each kind has an array of links,
- * indexed by `a` and rail. */
+ * indexed by `a` and rail; or, for GPU links, by `a` and the place of `b` in its
+ * node. */
 #define NUM_KINDS (MRAIL_PLAN_REACH_IN + 1)
 #define NONE UINT32_MAX
 
 struct mca_coll_mrail_unplanned {
     const mca_coll_mrail_topology_t *topology;
+    int is_on_devices;
     unsigned num_links, num_groups;
     double *capacity, *bytes; /* by link */
-    /* by kind, then by node, leaf group or rank, then by rail: the link, or
-     * NONE */
+    /* by kind, then by node, leaf group or rank, then by rail or place: the link,
+     * or NONE */
     uint32_t *links[NUM_KINDS];
+    uint32_t *place; /* by rank: its place in its node */
+    /* by rank: bytes to and from ranks of its node; and the capacities of its
+     * links to and from other GPUs */
+    double *near_out, *near_in, *gpu_out, *gpu_in;
     uint32_t *group_of;           /* by node */
     double *out_bytes, *in_bytes; /* by node, then by leaf group: bytes to and
                                    * from others */
@@ -51,16 +57,39 @@ static size_t rows_of(const mca_coll_mrail_unplanned_t *model, unsigned kind)
     case MRAIL_PLAN_UPLINK_DOWN:
         return model->num_groups;
     case MRAIL_PLAN_GPU_LINK:
-        return 0;
+        return model->is_on_devices ? model->topology->num_ranks : 0;
     default:
         return model->topology->num_ranks;
     }
 }
 
-static uint32_t *link_at(const mca_coll_mrail_unplanned_t *model,
-                         mrail_plan_link_kind_t kind, uint32_t a, uint32_t rail)
+static size_t columns_of(const mca_coll_mrail_unplanned_t *model, unsigned kind)
 {
-    return &model->links[kind][a * (size_t)model->topology->num_rails + rail];
+    return (kind == MRAIL_PLAN_GPU_LINK) ? MRAIL_PLAN_MAX_PAIRWISE
+                                         : model->topology->num_rails;
+}
+
+/* `b` is a rail, or the rank at the other end of a GPU link. */
+static uint32_t *link_at(const mca_coll_mrail_unplanned_t *model,
+                         mrail_plan_link_kind_t kind, uint32_t a, uint32_t b)
+{
+    size_t column = (kind == MRAIL_PLAN_GPU_LINK) ? model->place[b] : b;
+
+    return &model->links[kind][a * columns_of(model, kind) + column];
+}
+
+/* Adds up the capacities of a rank's links to other GPUs. */
+static void read_gpu_link(mca_coll_mrail_unplanned_t *model,
+                          const mrail_plan_link_t *link)
+{
+    if (link->kind == MRAIL_PLAN_GPU_LINK) {
+        model->gpu_out[link->a] += link->capacity;
+        model->gpu_in[link->b] += link->capacity;
+    } else if (link->kind == MRAIL_PLAN_SWITCH_UP) {
+        model->gpu_out[link->a] = link->capacity;
+    } else if (link->kind == MRAIL_PLAN_SWITCH_DOWN) {
+        model->gpu_in[link->a] = link->capacity;
+    }
 }
 
 static void read_links(mca_coll_mrail_unplanned_t *model,
@@ -73,13 +102,46 @@ static void read_links(mca_coll_mrail_unplanned_t *model,
         model->capacity[i] = link.capacity;
         if (link.a < rows_of(model, link.kind)) {
             *link_at(model, link.kind, link.a, link.b) = i;
+            read_gpu_link(model, &link);
         }
     }
 }
 
+static void set_places(mca_coll_mrail_unplanned_t *model)
+{
+    const mca_coll_mrail_topology_t *topology = model->topology;
+
+    for (unsigned node = 0; node < topology->num_nodes; ++node) {
+        uint32_t next = 0;
+
+        for (unsigned i = 0; i < topology->num_ranks; ++i) {
+            if (topology->node_of[i] == node) {
+                model->place[i] = next++;
+            }
+        }
+    }
+}
+
+static int allocate_ranks(mca_coll_mrail_unplanned_t *model)
+{
+    size_t ranks = model->topology->num_ranks;
+
+    model->place = calloc(ranks, sizeof(*model->place));
+    model->near_out = calloc(ranks, sizeof(*model->near_out));
+    model->near_in = calloc(ranks, sizeof(*model->near_in));
+    model->gpu_out = calloc(ranks, sizeof(*model->gpu_out));
+    model->gpu_in = calloc(ranks, sizeof(*model->gpu_in));
+    if (model->place == NULL || model->near_out == NULL ||
+        model->near_in == NULL || model->gpu_out == NULL ||
+        model->gpu_in == NULL) {
+        return -ENOMEM;
+    }
+    set_places(model);
+    return 0;
+}
+
 static int allocate(mca_coll_mrail_unplanned_t *model)
 {
-    size_t rails = model->topology->num_rails;
     size_t sums = model->topology->num_nodes + model->num_groups;
 
     model->capacity = calloc(model->num_links, sizeof(*model->capacity));
@@ -91,7 +153,7 @@ static int allocate(mca_coll_mrail_unplanned_t *model)
         return -ENOMEM;
     }
     for (unsigned kind = 0; kind < NUM_KINDS; ++kind) {
-        size_t count = rows_of(model, kind) * rails;
+        size_t count = rows_of(model, kind) * columns_of(model, kind);
 
         model->links[kind] = malloc((count + 1) * sizeof(*model->links[kind]));
         if (model->links[kind] == NULL) {
@@ -99,11 +161,11 @@ static int allocate(mca_coll_mrail_unplanned_t *model)
         }
         memset(model->links[kind], 0xff, count * sizeof(*model->links[kind]));
     }
-    return 0;
+    return allocate_ranks(model);
 }
 
 int mca_coll_mrail_unplanned_create(const mca_coll_mrail_topology_t *topology,
-                                    const mrail_plan_t *plan,
+                                    int is_on_devices, const mrail_plan_t *plan,
                                     mca_coll_mrail_unplanned_t **model_p)
 {
     mca_coll_mrail_unplanned_t *model = calloc(1, sizeof(*model));
@@ -112,6 +174,7 @@ int mca_coll_mrail_unplanned_create(const mca_coll_mrail_topology_t *topology,
         return -ENOMEM;
     }
     model->topology = topology;
+    model->is_on_devices = is_on_devices;
     model->num_links = mrail_plan_num_links(plan);
     model->group_of = calloc(topology->num_nodes, sizeof(*model->group_of));
     if (model->group_of == NULL) {
@@ -141,6 +204,11 @@ void mca_coll_mrail_unplanned_destroy(mca_coll_mrail_unplanned_t *model)
             free(model->links[kind]);
         }
         free(model->group_of);
+        free(model->place);
+        free(model->near_out);
+        free(model->near_in);
+        free(model->gpu_out);
+        free(model->gpu_in);
         free(model->capacity);
         free(model->bytes);
         free(model->out_bytes);
@@ -162,9 +230,9 @@ static double capacity_of(const mca_coll_mrail_unplanned_t *model,
 }
 
 static void add(mca_coll_mrail_unplanned_t *model, mrail_plan_link_kind_t kind,
-                uint32_t a, uint32_t rail, double bytes)
+                uint32_t a, uint32_t b, double bytes)
 {
-    uint32_t link = *link_at(model, kind, a, rail);
+    uint32_t link = *link_at(model, kind, a, b);
 
     if (link != NONE) {
         model->bytes[link] += bytes;
@@ -279,6 +347,27 @@ static void add_sums(mca_coll_mrail_unplanned_t *model,
     }
 }
 
+/* Adds a demand within a node. */
+static void add_near(mca_coll_mrail_unplanned_t *model,
+                     const mrail_plan_demand_t *demand)
+{
+    double bytes = (double)demand->bytes;
+
+    if (!model->is_on_devices && model->topology->is_soft) {
+        add_demand(model, demand); /* over the rails; see schedule_cut.c */
+        return;
+    }
+    add(model, MRAIL_PLAN_SWITCH_UP, demand->from, 0, bytes);
+    add(model, MRAIL_PLAN_SWITCH_DOWN, demand->to, 0, bytes);
+    if (model->is_on_devices) {
+        if (model->place[demand->to] < MRAIL_PLAN_MAX_PAIRWISE) {
+            add(model, MRAIL_PLAN_GPU_LINK, demand->from, demand->to, bytes);
+        }
+        model->near_out[demand->from] += bytes;
+        model->near_in[demand->to] += bytes;
+    }
+}
+
 void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
                                   const mrail_plan_demand_t *demands,
                                   size_t num_demands)
@@ -289,6 +378,8 @@ void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
     memset(model->bytes, 0, model->num_links * sizeof(*model->bytes));
     memset(model->out_bytes, 0, sums * sizeof(*model->out_bytes));
     memset(model->in_bytes, 0, sums * sizeof(*model->in_bytes));
+    memset(model->near_out, 0, topology->num_ranks * sizeof(double));
+    memset(model->near_in, 0, topology->num_ranks * sizeof(double));
     model->is_cut_off = 0;
     for (size_t i = 0; i < num_demands; ++i) {
         uint32_t from = demands[i].from, to = demands[i].to;
@@ -296,11 +387,8 @@ void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
         if (topology->node_of[from] != topology->node_of[to]) {
             add_demand(model, &demands[i]);
             add_sums(model, &demands[i]);
-        } else if (topology->is_soft) { /* over the rails; see schedule_cut.c */
-            add_demand(model, &demands[i]);
         } else {
-            add(model, MRAIL_PLAN_SWITCH_UP, from, 0, (double)demands[i].bytes);
-            add(model, MRAIL_PLAN_SWITCH_DOWN, to, 0, (double)demands[i].bytes);
+            add_near(model, &demands[i]);
         }
     }
 }
@@ -355,6 +443,12 @@ static double cut(const mca_coll_mrail_unplanned_t *model,
     return bytes / sum;
 }
 
+/* Returns the time that the GPU links of a rank need, if they are known. */
+static double near_bound(double bytes, double capacity)
+{
+    return (capacity > 0) ? bytes / capacity : 0;
+}
+
 double mca_coll_mrail_unplanned_bound(const mca_coll_mrail_unplanned_t *model)
 {
     unsigned nodes = model->topology->num_nodes;
@@ -372,6 +466,12 @@ double mca_coll_mrail_unplanned_bound(const mca_coll_mrail_unplanned_t *model)
             bound,
             cut(model, is_node ? MRAIL_PLAN_RAIL_IN : MRAIL_PLAN_UPLINK_DOWN, a,
                 model->in_bytes[i]));
+    }
+    for (unsigned i = 0; i < model->topology->num_ranks; ++i) {
+        bound =
+            MRAIL_MAX(bound, near_bound(model->near_out[i], model->gpu_out[i]));
+        bound =
+            MRAIL_MAX(bound, near_bound(model->near_in[i], model->gpu_in[i]));
     }
     return bound;
 }

@@ -2,6 +2,9 @@
  * Computes the loads of the topology's links in an exchange without a plan, and
  * decides whether a plan is worth its cost. Pure.
  *
+ * Within a node, bytes in device memory take the direct link between the two
+ * GPUs, and all other bytes shared memory; or, on emulated nodes, the rails.
+ *
  * In the model, each pair of ranks divides its bytes over its common rails in
  * proportion to their rates. The rate of a rail is the lower of the sender's
  * send rate and the receiver's receive rate. The lanes of the transport behave
@@ -30,10 +33,11 @@
 
 typedef struct mca_coll_mrail_unplanned mca_coll_mrail_unplanned_t;
 
-/* Creates the model for the links of a plan. The caller keeps both arguments.
- * Returns 0 or -ENOMEM. */
+/* Creates the model for the links of a plan. The caller keeps both objects.
+ * is_on_devices: bytes within a node take the links between GPUs. Returns 0 or
+ * -ENOMEM. */
 int mca_coll_mrail_unplanned_create(const mca_coll_mrail_topology_t *topology,
-                                    const mrail_plan_t *plan,
+                                    int is_on_devices, const mrail_plan_t *plan,
                                     mca_coll_mrail_unplanned_t **model_p);
 void mca_coll_mrail_unplanned_destroy(mca_coll_mrail_unplanned_t *model);
 

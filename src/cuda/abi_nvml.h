@@ -1,11 +1,11 @@
 /*
- * The part of NVML that software GPUs serve: names, numbers and layouts, so that
- * no nvml.h is needed.
+ * The part of NVML that mrail calls or that software GPUs serve: names, numbers
+ * and layouts, so that no nvml.h is needed.
  *
  * Source: [NVML].
  */
-#ifndef MRAIL_SGPU_NVML_H
-#define MRAIL_SGPU_NVML_H
+#ifndef MRAIL_CUDA_ABI_NVML_H
+#define MRAIL_CUDA_ABI_NVML_H
 
 #pragma GCC visibility push(default)
 
@@ -23,7 +23,12 @@ enum {
 };
 
 enum { NVML_VALUE_TYPE_UNSIGNED_INT = 1 };
-enum { NVML_FI_DEV_NVLINK_LINK_COUNT = 91 };
+/* Fields. NVLINK_GET_SPEED is in MB/s, and `scopeId` is the link. */
+enum {
+    NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON = 90,
+    NVML_FI_DEV_NVLINK_LINK_COUNT = 91,
+    NVML_FI_DEV_NVLINK_GET_SPEED = 164
+};
 
 typedef struct nvmlPciInfo_st {
     char busIdLegacy[16];

@@ -1,0 +1,59 @@
+/*
+ * The GPUs of all ranks, with their links: what a plan of an exchange between
+ * device memory needs to know. Equal on all ranks of a communicator. Does not use
+ * MPI; the caller exchanges the entries.
+ */
+#ifndef MRAIL_MPI_COLL_GPUS_H
+#define MRAIL_MPI_COLL_GPUS_H
+
+#include "cuda/links.h"
+#include "mpi/coll/record.h"
+#include "orchestrator/plan.h"
+#include "orchestrator/topo.h"
+
+#include <stdint.h>
+
+/* How the GPUs of a node are linked. Nothing is known about a node whose ranks
+ * share a GPU, or which has a pair of GPUs without a link. */
+typedef enum mca_coll_mrail_gpu_links {
+    MCA_COLL_MRAIL_LINKS_UNKNOWN,
+    MCA_COLL_MRAIL_LINKS_PAIRWISE, /* each GPU has a link to each other one */
+    MCA_COLL_MRAIL_LINKS_SWITCH,
+} mca_coll_mrail_gpu_links_t;
+
+typedef struct mca_coll_mrail_gpus {
+    uint32_t num_ranks, num_nodes;
+    const uint32_t *node_of; /* by rank */
+    /* the topology file, and the rank in it of each rank; or NULL */
+    const mrail_plan_topo_t *told;
+    const uint32_t *world;
+    mrail_cuda_links_t *entries; /* by rank */
+    uint8_t *links;              /* by node: mca_coll_mrail_gpu_links_t */
+    int is_known;                /* 1: the entries have been exchanged */
+    int has_all;                 /* 1: every rank has a GPU */
+    int any_pairwise;
+    int is_refused; /* 1: slots in device memory are not possible */
+} mca_coll_mrail_gpus_t;
+
+/* The caller keeps the arrays. Returns 0 or -ENOMEM. */
+int mca_coll_mrail_gpus_create(uint32_t num_ranks, uint32_t num_nodes,
+                               const uint32_t *node_of,
+                               const mrail_plan_topo_t *told,
+                               const uint32_t *world,
+                               mca_coll_mrail_gpus_t **gpus_p);
+void mca_coll_mrail_gpus_destroy(mca_coll_mrail_gpus_t *gpus);
+
+/* Call it once `entries` holds those of all ranks. */
+void mca_coll_mrail_gpus_set(mca_coll_mrail_gpus_t *gpus);
+
+/* Adds the links of a rank's GPU to the topology of a plan, which has all ranks.
+ * `other` is the rate of a node whose links are not known. Returns 0 or
+ * -errno. */
+int mca_coll_mrail_gpus_add(const mca_coll_mrail_gpus_t *gpus, uint32_t rank,
+                            double other, mrail_plan_topo_t *topo);
+
+/* Returns 1 if the records list demands, and all of them are between device
+ * memory that other processes of the node can copy. */
+int mca_coll_mrail_gpus_serve(const mca_coll_mrail_records_t *records);
+
+#endif

@@ -1,0 +1,273 @@
+/*
+ * Relay buffers. They are in the shared memory of the node; or, if all messages
+ * of the plan are between device memory, on the GPUs of the ranks. If some rank
+ * cannot allocate or import buffers on GPUs, all ranks make another plan, for
+ * buffers in shared memory.
+ */
+#include "config.h"
+#include "mpi/coll/mrail_coll.h"
+
+#include "mpi/coll/direct.h"
+
+#include "cuda/relay_copy.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The block of a rank in the exchange of handles of device memory. */
+typedef struct device_block {
+    uint8_t handle[MRAIL_RELAY_HANDLE_SIZE];
+    mca_coll_mrail_net_key_t key; /* unused within a node */
+} device_block_t;
+
+static int is_device(const mca_coll_mrail_module_t *module)
+{
+    return module->schedule->is_on_devices;
+}
+
+int mca_coll_mrail_pools_reserve(mca_coll_mrail_module_t *module)
+{
+    size_t block = module->topology->has_gpus ? sizeof(device_block_t)
+                                              : MRAIL_RELAY_NAME_SIZE;
+
+    return mca_coll_mrail_gather_reserve(&module->gather,
+                                         module->topology->num_ranks * block);
+}
+
+static void release_host(mca_coll_mrail_module_t *module)
+{
+    mca_coll_mrail_pool_t *pool = &module->host_pool;
+
+    mrail_relay_destroy(pool->relay);
+    module->host_memory.ops->release(&module->host_memory);
+    *pool = (mca_coll_mrail_pool_t){.memory = &module->host_memory};
+}
+
+void mca_coll_mrail_pools_release_device(mca_coll_mrail_module_t *module)
+{
+    mca_coll_mrail_pool_t *pool = &module->device_pool;
+
+    mrail_relay_destroy(pool->relay);
+    mca_coll_mrail_net_destroy(pool->net);
+    mrail_cuda_relay_destroy(pool->memory);
+    *pool = (mca_coll_mrail_pool_t){0};
+}
+
+void mca_coll_mrail_pools_cleanup(mca_coll_mrail_module_t *module)
+{
+    release_host(module);
+    mca_coll_mrail_pools_release_device(module);
+}
+
+/* ---- decision ---- */
+
+/* All ranks decide alike: they make the plan again, without GPUs. */
+static mca_coll_mrail_step_t refuse_devices(mca_coll_mrail_op_t *op,
+                                            const char *why)
+{
+    mca_coll_mrail_module_t *module = op->module;
+
+    if (mca_coll_mrail_settings.verbose > 0) {
+        mca_coll_mrail_log(module, "no relays in device memory", why);
+    }
+    mca_coll_mrail_pools_release_device(module);
+    module->topology->gpus->is_refused = 1;
+    mca_coll_mrail_schedule_discard_warm_start(module->schedule);
+    return MCA_COLL_MRAIL_PLAN;
+}
+
+/* The ranks compute the same shape, because they have the same schedule. */
+mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(module);
+    mrail_relay_shape_t wanted;
+
+    if (schedule->num_flows == 0) {
+        return mca_coll_mrail_go(op);
+    }
+    if (mca_coll_mrail_pool_shape(module->topology, schedule->max_channels,
+                                  is_device(module), &wanted) < 0) {
+        if (is_device(module)) {
+            return refuse_devices(op, "coll_mrail_relay_memory is too small");
+        }
+        mca_coll_mrail_schedule_discard_warm_start(module->schedule);
+        if (mca_coll_mrail_settings.verbose > 1) {
+            mca_coll_mrail_log(module, "left to Open MPI",
+                               "coll_mrail_relay_memory is too small for the "
+                               "relays of this exchange");
+        }
+        return mca_coll_mrail_pass(op);
+    }
+    if (pool->relay != NULL && wanted.in_slots <= pool->shape.in_slots) {
+        return mca_coll_mrail_go(op);
+    }
+    pool->shape = wanted;
+    return MCA_COLL_MRAIL_NAME;
+}
+
+/* ---- handles ---- */
+
+static size_t name_size(const mca_coll_mrail_op_t *op)
+{
+    return is_device(op->module) ? sizeof(device_block_t)
+                                 : MRAIL_RELAY_NAME_SIZE;
+}
+
+static uint32_t local_self(const mca_coll_mrail_topology_t *topology)
+{
+    uint32_t i = 0;
+
+    while (topology->local[i] != topology->self) {
+        ++i;
+    }
+    return i;
+}
+
+/* Allocates slots on this rank's GPU. */
+static int alloc_device(mca_coll_mrail_module_t *module, device_block_t *block)
+{
+    const mca_coll_mrail_topology_t *topology = module->topology;
+    mca_coll_mrail_pool_t *pool = &module->device_pool;
+    const mrail_cuda_t *cuda = mrail_cuda_find();
+    int ret = (cuda != NULL && module->gpu >= 0) ? 0 : -ENODEV;
+
+    if (ret == 0) {
+        ret = mrail_cuda_relay_create(cuda, module->gpu, &pool->memory);
+    }
+    if (ret == 0) {
+        ret = pool->memory->ops->alloc(pool->memory, &pool->shape,
+                                       local_self(topology), block->handle);
+    }
+    if (ret == 0 && topology->num_nodes > 1) {
+        ret = mca_coll_mrail_net_create(module, &pool->shape, &pool->net);
+    }
+    if (ret == 0 && pool->net != NULL) {
+        void *area;
+        size_t size;
+
+        mrail_cuda_relay_area(pool->memory, &area, &size);
+        ret = mca_coll_mrail_net_register(pool->net, area, size, &block->key);
+    }
+    return ret;
+}
+
+/* If a rank fails, import() fails on the ranks of its node, because its handle is
+ * invalid. No rank uses the former memory any more: each of them had ended its
+ * part in all exchanges before it agreed on the new schedule. */
+static void name_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(module);
+    mrail_relay_shape_t shape = pool->shape;
+
+    memset(mine, 0, name_size(op));
+    if (is_device(module)) {
+        mca_coll_mrail_pools_release_device(module);
+        pool->shape = shape;
+        module->is_ready = alloc_device(module, mine) == 0;
+    } else {
+        release_host(module);
+        pool->shape = shape;
+        module->is_ready =
+            pool->memory->ops->alloc(pool->memory, &shape,
+                                     local_self(module->topology), mine) == 0;
+    }
+}
+
+static int import(mca_coll_mrail_module_t *module, mca_coll_mrail_pool_t *pool)
+{
+    const mca_coll_mrail_topology_t *topology = module->topology;
+    const void *handles[MRAIL_RELAY_MAX_LOCAL];
+
+    for (uint32_t i = 0; i < topology->num_local; ++i) {
+        handles[i] =
+            mca_coll_mrail_gather_block(&module->gather, topology->local[i]);
+    }
+    return pool->memory->ops->import(pool->memory, &pool->shape,
+                                     local_self(topology), handles);
+}
+
+/* Takes the keys of all ranks. */
+static int take_keys(mca_coll_mrail_module_t *module,
+                     mca_coll_mrail_pool_t *pool)
+{
+    int ret = 0;
+
+    for (uint32_t i = 0; i < module->topology->num_ranks && ret == 0; ++i) {
+        const device_block_t *block =
+            mca_coll_mrail_gather_block(&module->gather, i);
+
+        ret = mca_coll_mrail_net_set_key(pool->net, i, &block->key);
+    }
+    return ret;
+}
+
+static int attach(mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_topology_t *topology = module->topology;
+    const mca_coll_mrail_schedule_t *schedule = module->schedule;
+    mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(module);
+    int ret = import(module, pool);
+
+    if (ret == 0 && pool->net != NULL) {
+        ret = take_keys(module, pool);
+    }
+    if (ret == 0) {
+        ret = mrail_relay_create(
+            pool->memory, topology->num_ranks, topology->local, topology->self,
+            is_device(module) ? &mca_coll_mrail_device_relay_ops
+                              : &mca_coll_mrail_relay_ops,
+            module, &pool->relay);
+    }
+    return (ret == 0) ? mrail_relay_reserve(pool->relay, schedule->flows,
+                                            schedule->num_flows)
+                      : ret;
+}
+
+static mca_coll_mrail_step_t name_take(mca_coll_mrail_op_t *op)
+{
+    op->module->is_ready = op->module->is_ready && attach(op->module) == 0;
+    return MCA_COLL_MRAIL_SHARED;
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name = {
+    .size = name_size,
+    .fill = name_fill,
+    .take = name_take,
+};
+
+/* ---- agreement ---- */
+
+static void shared_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    mca_coll_mrail_set_ok(&op->module->gather, op->module->is_ready);
+}
+
+static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(module);
+
+    if (pool->memory != NULL) {
+        mrail_relay_memory_seal(pool->memory);
+    }
+    if (mca_coll_mrail_all_ok(&module->gather)) {
+        return mca_coll_mrail_go(op);
+    }
+    if (is_device(module)) {
+        return refuse_devices(op, "a rank cannot allocate, register or import "
+                                  "them");
+    }
+    return mca_coll_mrail_step_back_off(
+        op, "the ranks of a node cannot share memory (is /dev/shm full, "
+            "or does each container have its own?)");
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared = {
+    .fill = shared_fill,
+    .take = shared_take,
+};

@@ -1,0 +1,240 @@
+/*
+ * One rank sends much device memory to another one. Checks every byte, and what
+ * the GPUs did: no kernel, and no byte through host memory.
+ *
+ *   --mib N        size of the message (8)
+ *   --to RANK      receiver of rank 0's message (1)
+ *   --rate         prints the better rate of two exchanges
+ *   --fault NAME   no_memory, ipc_error: before the first exchange, the device
+ *                  of the last rank has this fault, and the exchanges are right
+ *                  copy_error, cut, kill: in the second exchange, a copy of rank
+ *                  0 fails, its link to the last rank is cut, or the last rank is
+ *                  killed; reset: the primary context of rank 0 ends before it.
+ *                  The job ends.
+ */
+#include "config.h"
+#include "mpi_test.h"
+
+#include "base/clock.h"
+#include "cuda/driver.h"
+#include "softgpu/session.h"
+#include "tools/bench_coll.h"
+#include "tools/bench_device.h"
+
+#include <dlfcn.h>
+
+enum { LIMIT_S = 40, MIB = 1 << 20, FAULT_MS = 200 };
+
+static sgpu_session_t *session;
+static const char *fault = "";
+static int rank, num, to = 1;
+static size_t bytes;
+static mrail_bench_buffer_t out, in;
+static uint64_t host_bytes; /* copied to and from GPUs by the exchanges */
+
+static sgpu_gpu_t *gpu_of(int of)
+{
+    const char *node = getenv("MRAIL_SOFT_NODE");
+
+    return sgpu_session_gpu(session, (node != NULL) ? (unsigned)atoi(node) : 0,
+                            (unsigned)of % session->num_gpus);
+}
+
+/* Sums up a counter over all GPUs and processes. */
+static uint64_t gpu_count(sgpu_counter_t counter)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < session->num_nodes * session->num_gpus; ++i) {
+        for (unsigned k = 0; k < SGPU_SESSION_SLOTS; ++k) {
+            sum += session->gpus[i].slots[k].counters[counter];
+        }
+    }
+    return sum;
+}
+
+static uint64_t count_host(void)
+{
+    return gpu_count(SGPU_CNT_BYTES_IN) + gpu_count(SGPU_CNT_BYTES_OUT);
+}
+
+static int is_fault(const char *name)
+{
+    return strcmp(fault, name) == 0;
+}
+
+static void fault_before(void)
+{
+    if (rank == num - 1 && is_fault("no_memory")) {
+        gpu_of(rank)->faults |= SGPU_FAULT_NO_MEMORY;
+    }
+    if (rank == num - 1 && is_fault("ipc_error")) {
+        gpu_of(rank)->faults |= SGPU_FAULT_IPC_ERROR;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void fault_between(void)
+{
+    if (rank == 0 && is_fault("copy_error")) {
+        gpu_of(rank)->copy_errors = 1;
+    }
+    if (rank == 0 && is_fault("reset")) {
+        CUresult (*reset)(CUdevice);
+        CUdevice device;
+
+        *(void **)&reset = dlsym(dlopen("libcuda.so.1", RTLD_NOW),
+                                 "cuDevicePrimaryCtxReset_v2");
+        (void)mrail_cuda_find()->cuCtxGetDevice(&device);
+        (void)reset(device);
+        mrail_bench_device_open();
+        out.mpi = mrail_bench_device_allocate(out.size, MRAIL_BENCH_DEVICE);
+        in.mpi = mrail_bench_device_allocate(in.size, MRAIL_BENCH_DEVICE);
+        mrail_bench_buffer_upload(&out);
+    }
+}
+
+static void fault_during(void)
+{
+    if (rank == 0 && is_fault("cut")) {
+        gpu_of(0)->mesh[num - 1].is_down = 1;
+    }
+    if (rank == num - 1 && is_fault("kill")) {
+        raise(SIGKILL);
+    }
+}
+
+/* Exchanges, and returns the seconds of the slowest rank. */
+static double exchange(uint64_t message, int is_faulty)
+{
+    int counts[16] = {0}, expected[16] = {0}, displs[16] = {0};
+    mrail_ns_t from_ns;
+    MPI_Request request;
+    double seconds;
+    int done = 0;
+
+    mt_hangs_after(LIMIT_S, "mpi_gpu_pair");
+    if (rank == 0) {
+        mt_fill(out.host, bytes, mt_seed(0, to, message));
+        counts[to] = (int)bytes;
+    }
+    memset(in.host, 0, in.size);
+    if (rank == to) {
+        expected[0] = (int)bytes;
+    }
+    mrail_bench_buffer_upload(&out);
+    mrail_bench_buffer_upload(&in);
+    if (is_faulty) {
+        fault_between();
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    host_bytes -= count_host();
+    MPI_Barrier(MPI_COMM_WORLD);
+    from_ns = mrail_clock_now();
+    MPI_Ialltoallv(out.mpi, counts, displs, MPI_BYTE, in.mpi, expected, displs,
+                   MPI_BYTE, MPI_COMM_WORLD, &request);
+    while (is_faulty &&
+           mrail_clock_now() < from_ns + FAULT_MS * MRAIL_NS_PER_MS) {
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    }
+    if (is_faulty) {
+        fault_during();
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    seconds = (double)(mrail_clock_now() - from_ns) / 1e9;
+    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX,
+                  MPI_COMM_WORLD);
+    host_bytes += count_host();
+    MPI_Barrier(MPI_COMM_WORLD);
+    return seconds;
+}
+
+static int check(uint64_t message)
+{
+    if (rank != to) {
+        return 1;
+    }
+    mrail_bench_buffer_download(&in);
+    return mt_check(in.host, bytes, mt_seed(0, to, message));
+}
+
+static void check_counters(const mrail_bench_coll_t *coll)
+{
+    uint64_t counts[MRAIL_BENCH_COLL_NUM];
+
+    mrail_bench_coll_read(coll, counts);
+    MPI_Allreduce(MPI_IN_PLACE, counts, MRAIL_BENCH_COLL_NUM, MPI_UINT64_T,
+                  MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("relayed %llu between %llu staged %llu bytes\n",
+               (unsigned long long)counts[MRAIL_BENCH_COLL_RELAYED_BYTES],
+               (unsigned long long)counts[MRAIL_BENCH_COLL_PEER_BYTES],
+               (unsigned long long)counts[MRAIL_BENCH_COLL_STAGED_BYTES]);
+    }
+    if (fault[0] != '\0') {
+        mt_result("no relay in device memory",
+                  counts[MRAIL_BENCH_COLL_RELAYED_BYTES] == 0);
+    }
+}
+
+static void run(int is_rate)
+{
+    double best = 0;
+    int ok = 1;
+
+    for (uint64_t i = 0; i < (is_rate ? 3 : 2); ++i) {
+        double seconds = exchange(i, i == 1 && fault[0] != '\0');
+
+        best = (i > 0) ? MRAIL_MAX(best, (double)bytes / seconds) : best;
+        ok &= check(i);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    mt_result("every byte is right", ok);
+    mt_result("no kernel was launched", gpu_count(SGPU_CNT_LAUNCHES) == 0);
+    if (fault[0] == '\0') {
+        mt_result("no byte went through host memory", host_bytes == 0);
+    }
+    if (rank == 0 && is_rate) {
+        printf("rate %.2f MB/s\n", best / 1e6);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    mrail_bench_coll_t coll;
+    size_t mib = 8;
+    int is_rate = 0, fd;
+
+    for (int i = 1; i < argc; ++i) {
+        is_rate |= (strcmp(argv[i], "--rate") == 0);
+        if (i + 1 < argc && strcmp(argv[i], "--mib") == 0) {
+            mib = (size_t)atoi(argv[++i]);
+        } else if (i + 1 < argc && strcmp(argv[i], "--to") == 0) {
+            to = atoi(argv[++i]);
+        } else if (i + 1 < argc && strcmp(argv[i], "--fault") == 0) {
+            fault = argv[++i];
+        }
+    }
+    bytes = mib * MIB;
+    mrail_bench_device_open();
+    /* The descriptor stays open: closing it would release the record lock of
+     * the driver. */
+    if (sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &session, &fd) != 0) {
+        fprintf(stderr, "mpi_gpu_pair: no software GPUs\n");
+        return 2;
+    }
+    MPI_Init(NULL, NULL);
+    mrail_bench_coll_open(&coll);
+    rank = mt_rank(MPI_COMM_WORLD);
+    num = mt_size(MPI_COMM_WORLD);
+    mrail_bench_buffer_init(&out, (rank == 0) ? bytes : 1, MRAIL_BENCH_DEVICE);
+    mrail_bench_buffer_init(&in, (rank == to) ? bytes : 1, MRAIL_BENCH_DEVICE);
+    fault_before();
+    run(is_rate);
+    check_counters(&coll);
+    mrail_bench_buffer_cleanup(&out);
+    mrail_bench_buffer_cleanup(&in);
+    mrail_bench_coll_close(&coll);
+    MPI_Finalize();
+    return mt_failures != 0;
+}
