@@ -28,7 +28,7 @@ static int diagnose_one(const diagnose_t *diagnose, diagnose_reading_t *reading,
     if ((diagnose->job != NULL) && (strcmp(diagnose->job, job) != 0)) {
         return 0;
     }
-    if (diagnose_judge(&snapshot, &report) != 0) {
+    if (diagnose_check(&snapshot, &report) != 0) {
         mrail_tool_fail(COMMAND, "out of memory");
     }
     if (diagnose->json) {

@@ -194,18 +194,18 @@ static int has_more_work(const diagnose_group_t *group, unsigned self,
     return own_s - others_s > LATE * (late->total_s - late->own_s + own_s);
 }
 
-static void add_late(const diagnose_judge_t *judge,
+static void add_late(const diagnose_check_t *check,
                      const diagnose_group_t *group, unsigned self, late_t late)
 {
     const diagnose_member_t *member = &group->members[self];
     diagnose_gaps_t gaps = diagnose_gaps(member->comm);
     int works = has_more_work(group, self, &late);
 
-    if (!works && !diagnose_is_starved(judge->snapshot, member->rank)) {
+    if (!works && !diagnose_is_starved(check->snapshot, member->rank)) {
         return; /* the ranks get different shares of too few cores */
     }
     diagnose_add(
-        judge->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
+        check->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
         member->rank->rank, NULL,
         "it spent %.0f %% of the last %.1f s (%llu collectives of %s) "
         "outside MPI, the others %.0f %%; before a call it computed "
@@ -220,12 +220,12 @@ static void add_late(const diagnose_judge_t *judge,
 
 /* Calls are so frequent that the records cover too short a time. The sums of
  * two samples cover the time between them. */
-static void judge_late_by_sums(const diagnose_judge_t *judge,
+static void check_late_by_sums(const diagnose_check_t *check,
                                const diagnose_group_t *group, unsigned self,
                                uint64_t *room)
 {
     const diagnose_member_t *member = &group->members[self];
-    double total_s = (double)judge->snapshot->sample_ns / 1e9, own, others;
+    double total_s = (double)check->snapshot->sample_ns / 1e9, own, others;
     unsigned count = 0;
 
     for (unsigned i = 0; i < group->count; ++i) {
@@ -244,7 +244,7 @@ static void judge_late_by_sums(const diagnose_judge_t *judge,
     own = (double)(member->comm->computed - member->earlier->computed) / 1e9;
     if ((total_s > 0) && (own - others > LATE * total_s) &&
         (member->comm->entered > member->earlier->entered + LATE_MIN_CALLS)) {
-        add_late(judge, group, self,
+        add_late(check, group, self,
                  (late_t){MRAIL_MIN(own, total_s), others, total_s,
                           member->comm->entered - member->earlier->entered});
     }
@@ -262,7 +262,7 @@ static late_t late_in(const diagnose_group_t *group, unsigned self,
                     (double)window->length_ns / 1e9, window->to - window->from};
 }
 
-void diagnose_judge_late(const diagnose_judge_t *judge,
+void diagnose_check_late(const diagnose_check_t *check,
                          const diagnose_group_t *group, uint64_t *room)
 {
     window_t window = find_window(group);
@@ -272,9 +272,9 @@ void diagnose_judge_late(const diagnose_judge_t *judge,
     }
     for (unsigned i = 0; i < group->count; ++i) {
         if (window.length_ns < LATE_MIN_NS) {
-            judge_late_by_sums(judge, group, i, room);
+            check_late_by_sums(check, group, i, room);
         } else if (is_late(group, i, &window, room)) {
-            add_late(judge, group, i, late_in(group, i, &window, room));
+            add_late(check, group, i, late_in(group, i, &window, room));
         }
     }
 }

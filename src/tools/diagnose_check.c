@@ -97,7 +97,7 @@ static int any_alive(const diagnose_snapshot_t *snapshot)
 
 /* A process that ended before the others, or that is stopped, needs no other
  * evidence. When all have ended, the one that ended long before is named. */
-static void judge_processes(const diagnose_snapshot_t *snapshot,
+static void check_processes(const diagnose_snapshot_t *snapshot,
                             diagnose_report_t *report)
 {
     int lives = any_alive(snapshot);
@@ -147,7 +147,7 @@ int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
            (4 * num_at_most(snapshot, rank, NOT_STARVED) >= 3 * others);
 }
 
-static void judge_cores(const diagnose_snapshot_t *snapshot,
+static void check_cores(const diagnose_snapshot_t *snapshot,
                         diagnose_report_t *report)
 {
     report->contended = 1;
@@ -254,7 +254,7 @@ static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
     return votes;
 }
 
-static void judge_rail(const diagnose_snapshot_t *snapshot, const char *name,
+static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
                        diagnose_report_t *report)
 {
     rail_votes_t votes = rail_count(snapshot, name);
@@ -278,12 +278,12 @@ static void judge_rail(const diagnose_snapshot_t *snapshot, const char *name,
     }
 }
 
-static void judge_rails(const diagnose_snapshot_t *snapshot,
+static void check_rails(const diagnose_snapshot_t *snapshot,
                         diagnose_report_t *report)
 {
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         for (unsigned k = 0; k < snapshot->ranks[i].num_rails; ++k) {
-            judge_rail(snapshot, snapshot->ranks[i].rails[k].name, report);
+            check_rail(snapshot, snapshot->ranks[i].rails[k].name, report);
         }
     }
 }
@@ -313,7 +313,7 @@ static int is_explained(const diagnose_rank_t *rank,
             peer->rails[path->rail].is_down);
 }
 
-static void judge_path(const diagnose_snapshot_t *snapshot,
+static void check_path(const diagnose_snapshot_t *snapshot,
                        const diagnose_rank_t *rank, const diagnose_path_t *path,
                        diagnose_report_t *report)
 {
@@ -343,22 +343,22 @@ static void judge_path(const diagnose_snapshot_t *snapshot,
                  path->event);
 }
 
-int diagnose_judge(const diagnose_snapshot_t *snapshot,
+int diagnose_check(const diagnose_snapshot_t *snapshot,
                    diagnose_report_t *report)
 {
     int ret;
 
     memset(report, 0, sizeof(*report));
-    judge_processes(snapshot, report);
-    judge_rails(snapshot, report);
+    check_processes(snapshot, report);
+    check_rails(snapshot, report);
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         for (unsigned k = 0; k < snapshot->ranks[i].num_paths; ++k) {
-            judge_path(snapshot, &snapshot->ranks[i],
+            check_path(snapshot, &snapshot->ranks[i],
                        &snapshot->ranks[i].paths[k], report);
         }
     }
-    ret = diagnose_judge_calls(snapshot, report);
-    judge_cores(snapshot, report);
+    ret = diagnose_check_calls(snapshot, report);
+    check_cores(snapshot, report);
     qsort(report->findings, report->num_findings, sizeof(*report->findings),
           finding_order);
     return ret;
