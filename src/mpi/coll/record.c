@@ -92,7 +92,7 @@ void mca_coll_mrail_record_send(mca_coll_mrail_record_writer_t *writer,
         return;
     }
     writer->digest += digest_of(writer->self, to, bytes);
-    if (!mca_coll_mrail_record_is_told(&writer->rule, bytes, is_near)) {
+    if (!mca_coll_mrail_record_is_announced(&writer->rule, bytes, is_near)) {
         writer->small_out += is_near ? 0 : bytes;
         return;
     }
@@ -113,7 +113,7 @@ void mca_coll_mrail_record_recv(mca_coll_mrail_record_writer_t *writer,
         return;
     }
     writer->digest -= digest_of(from, writer->self, bytes);
-    if (!mca_coll_mrail_record_is_told(&writer->rule, bytes, is_near)) {
+    if (!mca_coll_mrail_record_is_announced(&writer->rule, bytes, is_near)) {
         writer->small_in += is_near ? 0 : bytes;
     }
 }

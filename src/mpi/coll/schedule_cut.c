@@ -35,8 +35,8 @@ static int add_flow(mca_coll_mrail_schedule_t *schedule,
     return 0;
 }
 
-/* Returns 1 if the sender of a demand has told flag `out`, or its receiver flag
- * `in`. */
+/* Returns 1 if the record of the demand's sender has the flag `out`, or that of
+ * its receiver the flag `in`. */
 static int has_flag(const mca_coll_mrail_schedule_t *schedule,
                     const mrail_plan_demand_t *demand, unsigned out,
                     unsigned in)

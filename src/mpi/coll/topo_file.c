@@ -202,18 +202,18 @@ static int check_rate(const check_t *check, unsigned i, unsigned k,
     unsigned node = node_of(check, i);
     size_t at = (size_t)node * check->topo->num_rails + rail;
     const mrail_topo_port_t *port = &check->topo->ports[at];
-    double told = MRAIL_MAX(port->out, port->in);
+    double stated = MRAIL_MAX(port->out, port->in);
     double seen = (double)check->entries[i].rates[k];
     unsigned line = check->file->text.port_lines[at];
 
-    if (seen == 0 || (told >= (1 - RATE_TOLERANCE) * seen &&
-                      told <= (1 + RATE_TOLERANCE) * seen)) {
+    if (seen == 0 || (stated >= (1 - RATE_TOLERANCE) * seen &&
+                      stated <= (1 + RATE_TOLERANCE) * seen)) {
         return 0;
     }
     return fail(check, (line != 0) ? line : rank_line(check, i),
                 "rail %u of node %u carries %.1f MB/s, but the port of rank %u "
                 "has %.1f MB/s",
-                rail, node, told / 1e6, check->world[i], seen / 1e6);
+                rail, node, stated / 1e6, check->world[i], seen / 1e6);
 }
 
 static uint64_t leaf_of(const check_t *check, unsigned i, unsigned rail)
