@@ -63,7 +63,8 @@
 /* The estimate. All zero means unknown. */
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
-    uint64_t peer;      /* peer of the last sample not too low; 0: several */
+    uint64_t peer;      /* peer of the last sample that was not low; 0: several
+                         * peers */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */
     unsigned low_sure;  /* low windows that no peer can have caused */

@@ -313,7 +313,8 @@ int main(int argc, char **argv)
         setenv("OMPI_MCA_coll_mrail_verbose", "3", 0);
     }
     if (bench.options.memory != MRAIL_BENCH_HOST) {
-        mrail_bench_device_open(); /* before coll/mrail looks for a driver */
+        mrail_bench_device_open(); /* load the driver before coll/mrail looks
+                                    * for it */
     }
     MPI_Init(NULL, NULL);
     wrong = bench.area->func(&bench.options);

@@ -104,7 +104,8 @@ typedef struct diagnose_report {
     diagnose_finding_t findings[DIAGNOSE_FINDINGS]; /* sorted by cause */
     unsigned num_findings;
     unsigned more;    /* findings for which there was no room */
-    double contended; /* least part of its time that a rank waits for a core */
+    double contended; /* smallest share of time that any rank waits for a core
+                       */
 } diagnose_report_t;
 
 /* Finds the causes of delay in a snapshot. Returns 0 or -ENOMEM. Pure. */
@@ -113,8 +114,8 @@ int diagnose_check(const diagnose_snapshot_t *snapshot,
 
 /* ---- shared by the sources ---- */
 
-/* Adds a finding, unless there is one of the same cause and subject. Sets
- * finding->rank and subject from `rank`. */
+/* Adds a finding, unless one with the same cause and subject exists. If
+ * `subject` is NULL, the subject is the rank. */
 void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
                   const char *subject, const char *format, ...)
     MRAIL_PRINTF(5, 6);

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* If a rank waits for a core for more than this part of its time, others are
- * more patient with it. */
+/* A rank that waits for a core for more than this share of its time gets a
+ * longer time limit. */
 #define CONTENDED 0.5
 
 /* ---- ranks ---- */
@@ -125,7 +125,8 @@ static void check_wait(const diagnose_check_t *check,
 
     if ((peer == NULL) || (check->lives && !peer->alive) ||
         (peer->state == 'T') || (peer->state == 't')) {
-        return; /* a process that ended or is stopped has a finding already */
+        return; /* a process that has ended or is stopped already has a finding
+                 */
     }
     mrail_calls_name(call, rank->calls->wait.kind);
     snprintf(why, sizeof(why),

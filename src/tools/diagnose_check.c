@@ -5,17 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rail is slow below this part of the rate of the others. Chunks of a process
- * share its rails, so rates of healthy rails differ by less. */
+/* A rail is slow if its rate is below this fraction of the others' rate. The
+ * chunks of a process share its rails, so the rates of healthy rails differ by
+ * less. */
 #define SLOW 0.5
-/* A rail with less than this has no rate. */
+/* A rail that has carried less than this has no measured rate. */
 #define MIN_BYTES (1u << 20)
 #define MIN_CHUNKS 8u
 #define MIN_BUSY_NS (20 * MRAIL_NS_PER_MS)
 
-/* A starved rank waits for a core for more than the first part of its time, and
- * three quarters of the other ranks for less than the second. On a machine with
- * too much work for its cores, chance decides about the times of each rank. */
+/* A rank is starved if it waits for a core for more than the first fraction of
+ * its time, and three quarters of the other ranks wait for less than the
+ * second. The gap between the two is needed because on an overloaded machine,
+ * the waiting times of all ranks vary by chance. */
 #define STARVED 0.6
 #define NOT_STARVED 0.3
 
@@ -95,8 +97,9 @@ static int any_alive(const diagnose_snapshot_t *snapshot)
     return 0;
 }
 
-/* A process that ended before the others, or that is stopped, needs no other
- * evidence. When all have ended, the one that ended long before is named. */
+/* Names processes that ended before the others, or that are stopped, which
+ * needs no further evidence. If all have ended, names those that ended long
+ * before the last one. */
 static void check_processes(const diagnose_snapshot_t *snapshot,
                             diagnose_report_t *report)
 {
@@ -184,8 +187,8 @@ static int is_measured(const diagnose_rail_t *rail)
            (rail->busy_ns >= MIN_BUSY_NS);
 }
 
-/* The rate as a part of the port's rate, so that rails may have different
- * ports. */
+/* Returns the rate as a fraction of the port's rate, so that rails with
+ * different ports can be compared. */
 static double speed_of(const diagnose_rail_t *rail)
 {
     return rate_of(rail) / (double)MRAIL_MAX(rail->nominal, 1u);
@@ -299,8 +302,8 @@ static const diagnose_rank_t *peer_of(const diagnose_snapshot_t *snapshot,
     return NULL;
 }
 
-/* A process that cannot answer, and a port that is down, are the cause of paths
- * that are retired. */
+/* Returns 1 if the retired path has another cause: its peer cannot answer, or a
+ * port is down. */
 static int is_explained(const diagnose_rank_t *rank,
                         const diagnose_path_t *path,
                         const diagnose_rank_t *peer)

@@ -119,7 +119,7 @@ static int check_absent(const diagnose_check_t *check,
     return 1;
 }
 
-/* Returns the part of a rank in a communicator, or NULL. */
+/* Returns the membership of a rank in a communicator, or NULL. */
 static const mrail_calls_comm_t *part_of(const diagnose_rank_t *rank,
                                          uint64_t id)
 {
@@ -131,8 +131,8 @@ static const mrail_calls_comm_t *part_of(const diagnose_rank_t *rank,
     return NULL;
 }
 
-/* A rank waits in this communicator for another one, which waits for it in a
- * second communicator. */
+/* Adds a finding if a rank waits in this communicator for another one, which
+ * waits for it in a second communicator. */
 static void check_crossed(const diagnose_check_t *check,
                           const diagnose_member_t *absent, const hang_t *hang)
 {
@@ -207,8 +207,8 @@ static void call_text(char *text, size_t size,
     }
 }
 
-/* Names the rank whose call fewest others made. With two ranks, either may be
- * wrong, and the text names both. Returns 1 if the calls differ. */
+/* Names the rank whose call the fewest ranks made. Of two ranks, either may be
+ * wrong, so the text names both. Returns 1 if the calls differ. */
 static int check_call(const diagnose_check_t *check,
                       const diagnose_group_t *group, uint64_t n)
 {
@@ -258,7 +258,8 @@ int diagnose_check_order(const diagnose_check_t *check,
         first = MRAIL_MIN(first, group->members[i].comm->first);
         end = MRAIL_MAX(end, group->members[i].comm->entered);
     }
-    /* Ranks may be far apart after calls that do not synchronise. */
+    /* Check each call, because ranks may be many calls apart if the calls do
+     * not synchronise. */
     for (uint64_t n = MRAIL_MAX(first, end - MRAIL_MIN(end, 1000u)); n < end;
          ++n) {
         if (check_call(check, group, n)) {

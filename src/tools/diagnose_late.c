@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A late rank computes longer than the others by this part of the time, in at
- * least LATE_QUARTERS of four periods. Chance may explain a few long times, so
- * it must also do so without them. */
+/* A rank is late if it computes longer than the others by this fraction of the
+ * time, in at least LATE_QUARTERS of four periods. Because a few long times may
+ * be due to chance, the rank must also be late without them. */
 #define LATE 0.25
 #define LATE_QUARTERS 3u
 #define LATE_TRIMMED 0.2
@@ -80,7 +80,7 @@ static uint64_t computed_by_others(const diagnose_group_t *group, unsigned self,
     return room[count / 2];
 }
 
-/* The calls that all members still show. */
+/* The range of calls of which all members still have records. */
 typedef struct window {
     uint64_t from, to;
     uint64_t length_ns;
@@ -161,7 +161,7 @@ static int is_late(const diagnose_group_t *group, unsigned self,
             LATE_TRIMMED * (double)window->length_ns);
 }
 
-/* How long a rank computed, of a time of total_s. */
+/* The time that a rank computed, out of total_s. */
 typedef struct late {
     double own_s, others_s, total_s;
     uint64_t calls;
@@ -202,7 +202,7 @@ static void add_late(const diagnose_check_t *check,
     int works = has_more_work(group, self, &late);
 
     if (!works && !diagnose_is_starved(check->snapshot, member->rank)) {
-        return; /* the ranks get different shares of too few cores */
+        return; /* too few cores, of which the ranks get unequal shares */
     }
     diagnose_add(
         check->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
@@ -218,8 +218,8 @@ static void add_late(const diagnose_check_t *check,
         100 * diagnose_delay_share(member->rank));
 }
 
-/* Calls are so frequent that the records cover too short a time. The sums of
- * two samples cover the time between them. */
+/* Used if calls are so frequent that the records cover too short a time.
+ * Instead, compares the sums of two samples. */
 static void check_late_by_sums(const diagnose_check_t *check,
                                const diagnose_group_t *group, unsigned self,
                                uint64_t *room)

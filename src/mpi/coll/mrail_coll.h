@@ -121,8 +121,9 @@ typedef struct mca_coll_mrail_staged mca_coll_mrail_staged_t;
 /* Summary of the records of all ranks, equal on all of them. */
 typedef struct mca_coll_mrail_agreement {
     int any_cannot, any_wanted, any_broken;
-    uint64_t largest;  /* largest demand that a rank tells */
-    int is_mismatched; /* 1: a receiver expects other bytes than are sent */
+    uint64_t largest;  /* largest demand that a rank announces */
+    int is_mismatched; /* 1: a receiver expects more or fewer bytes than are
+                        * sent */
 } mca_coll_mrail_agreement_t;
 
 typedef struct mca_coll_mrail_module {
@@ -162,12 +163,12 @@ typedef struct mca_coll_mrail_module {
     mrail_list_t posted;    /* new ops, in the order of the calls */
     int is_busy;            /* locks all fields below */
     mrail_list_t ops;       /* started ops, in the order of the calls */
-    unsigned num_exchanges; /* of them, those in an exchange without a plan */
+    unsigned num_exchanges; /* those of them in an exchange without a plan */
     mca_coll_mrail_op_t *relaying; /* the op with a planned exchange, or NULL */
 
     /* State of the steps: */
     int is_agreed; /* 1: all ranks have the memory for agreement rounds */
-    int is_ready;  /* 1: this rank has what the next steps need */
+    int is_ready;  /* 1: this rank has the memory that the next steps need */
     mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
     /* by rank: its rank in MPI_COMM_WORLD; NULL: there is no topology file */
     uint32_t *world;
@@ -191,7 +192,8 @@ typedef struct mca_coll_mrail_module {
      * carries. A second round carries the rest. */
     size_t room, block;
     size_t *starts;                 /* of that round; see gather.h */
-    mrail_relay_shape_t pool_shape; /* of memory, or of the one to create */
+    mrail_relay_shape_t pool_shape; /* of `memory`, or of the memory that will
+                                     * replace it */
     mrail_relay_memory_t memory;    /* relay buffers */
     mrail_relay_t *relay; /* NULL: no plan has needed relay buffers so far */
     mca_coll_mrail_direct_t *direct; /* NULL: no plan has had READs so far */

@@ -23,8 +23,9 @@ static mca_coll_mrail_op_t *op_of(void *arg)
     return ((mca_coll_mrail_module_t *)arg)->relaying;
 }
 
-/* Data with gaps is in host memory. For device memory, the packing waits for the
- * copy engine, because this kind of relay memory does not. */
+/* Data with gaps is always in host memory here. Packing device memory waits for
+ * the copy engine, because relay buffers in host memory cannot track copies
+ * that complete later. */
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                       size_t length, void **copy_p)
 {

@@ -67,8 +67,8 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
     }
 }
 
-/* Reads all rails of this process. A process without rails has one that is
- * down. */
+/* Reads all rails of this process. A process without rails announces one that
+ * is down. */
 static void read_rails(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];

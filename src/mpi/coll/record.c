@@ -79,7 +79,8 @@ void mca_coll_mrail_record_begin(mca_coll_mrail_record_writer_t *writer,
         .head = (uint64_t)(num_rails - 1) << 8 | (count - 1) << 12};
 }
 
-/* Returns a number that differs from those of other demands. */
+/* Returns the part of the digest for one demand. Other demands give other
+ * numbers. */
 static uint64_t digest_of(uint32_t from, uint32_t to, uint64_t bytes)
 {
     return mrail_mix64(mrail_mix64((uint64_t)from << 32 | to) + bytes);

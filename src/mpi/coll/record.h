@@ -43,7 +43,7 @@
 /* Cannot copy device memory of other processes, or export its own. */
 #define MCA_COLL_MRAIL_NO_PEER 1024u
 
-/* Words before the demands: at least, and at most. */
+/* Minimum and maximum number of words before the demands. */
 #define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u
 #define MCA_COLL_MRAIL_RECORD_MAX_HEAD                                         \
     (MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1 + UCT_MRAIL_MAX_RAILS)

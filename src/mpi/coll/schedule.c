@@ -235,8 +235,9 @@ static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
            1e-9;
 }
 
-/* Returns 1 if this time is worth a plan. Single-rail ranks execute each plan
- * that is better, because their bytes cannot change rails otherwise. */
+/* Returns 1 if an exchange of `planned` seconds makes a plan worth its cost.
+ * Single-rail ranks execute every plan that is better, because their bytes
+ * cannot change rails otherwise. */
 static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
 {
     double unplanned = schedule->forecast.unplanned;

@@ -40,7 +40,8 @@ typedef struct mca_coll_mrail_schedule_entry {
 /* A rail of a node. */
 typedef struct mca_coll_mrail_rail {
     double port;    /* lowest rate that a rank reports; only while reading */
-    double out, in; /* capacity in bytes per second; 0: down, or not used */
+    double out, in; /* capacity in bytes per second; 0: the rail is down or not
+                     * used */
     uint64_t small_out, small_in; /* bytes of small demands */
 } mca_coll_mrail_rail_t;
 

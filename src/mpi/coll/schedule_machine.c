@@ -28,7 +28,7 @@ static double capacity(double port, double measured)
                      MRAIL_PLAN_MIN_CAPACITY);
 }
 
-/* Sums come from other ranks, so they may be any number. */
+/* Adds without overflow, because other ranks may send any number. */
 static void add_small(uint64_t *sum, uint64_t bytes)
 {
     *sum += MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND - *sum);

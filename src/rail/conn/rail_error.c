@@ -64,8 +64,8 @@ static MRAIL_CTL void mrail_rail_tell_lane(mrail_lane_t *lane,
         mrail_failover_request(lane, "its device is lost");
     } else if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
                mrail_rail_has_other(peer)) {
-        peer->paths[lane->slot].num_probes = 0; /* answers on their way do not
-                                                 * count */
+        peer->paths[lane->slot].num_probes = 0; /* ignore answers to earlier
+                                                 * probes */
         peer->paths[lane->slot].blocked = 0;
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_RAIL_DOWN, now_ns);
     }

@@ -29,7 +29,7 @@ static MRAIL_CTL void mrail_paths_port_peer(mrail_peer_t *peer,
         if (mrail_path_rail(peer, slot) != rail) {
             continue;
         }
-        if (rail->port_down) { /* answers on their way do not count */
+        if (rail->port_down) { /* ignore answers to earlier probes */
             peer->paths[slot].num_probes = 0;
             peer->paths[slot].blocked = 0;
         } else {
