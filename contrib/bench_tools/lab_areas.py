@@ -265,7 +265,7 @@ for i in $(seq "$2"); do
 done >"$dir/series"
 wait "$job"'''
 SERIES_S = 85
-SETTLED_S = 25
+STEADY_S = 25
 
 
 def moves(lab):
@@ -287,14 +287,14 @@ def moves(lab):
                 if stats.mean(leaf) < IDLE_PERCENT:
                     raise ValueError(f'the uplinks are idle: {leaf}')
                 ratios.append(max(leaf) / stats.mean(leaf))
-        after = ratios[2 * SETTLED_S:]
+        after = ratios[2 * STEADY_S:]
         bench.add('lab.moves.first', Sample(max(ratios[:2])), at)
         bench.add('lab.moves.median', Sample(stats.median(after)), at)
         bench.add('lab.moves.most', Sample(max(after)), at)
     return Block([Job('lab.moves', measure)], [
         Figure('8 lanes, 4 uplinks, first second: most over mean load', 'x',
                'less', 'lab.moves.first'),
-        Figure(f'... after {SETTLED_S} s, median of a minute', 'x', 'less',
+        Figure(f'... after {STEADY_S} s, median of a minute', 'x', 'less',
                'lab.moves.median', value=1.05),
         Figure('... the worst second of that minute', 'x', 'less',
                'lab.moves.most', value=1.05)],

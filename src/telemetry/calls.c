@@ -41,7 +41,7 @@ int mrail_calls_create(mrail_calls_file_t *file, const char *dir, uint64_t id,
     }
     if (ret == 0) {
         calls_init(file->file.memory, job, rank, program);
-        ret = mrail_tele_file_publish(&file->file);
+        ret = mrail_tele_file_export(&file->file);
     }
     if (ret != 0) {
         mrail_tele_file_discard(&file->file);

@@ -274,7 +274,7 @@ static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
         diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
                      "at rank %d it carried %.1f MB/s while work was "
                      "outstanding, where the speed of the other rails would "
-                     "give %.1f MB/s; %u of %u ranks see it so",
+                     "give %.1f MB/s; %u of %u ranks agree",
                      votes.first->rank, votes.rate / 1e6,
                      votes.speed_of_others * (double)votes.nominal / 1e6,
                      votes.slow, votes.measured);
@@ -340,7 +340,7 @@ static void check_path(const diagnose_snapshot_t *snapshot,
                  (unsigned long long)path->peer);
     }
     diagnose_add(report, DIAGNOSE_PATH, rank->rank, subject,
-                 "path %u from rank %d to %s carries nothing since %.1f s ago "
+                 "path %u from rank %d to %s has carried nothing for %.1f s "
                  "(%s), although the port is up",
                  path->slot, rank->rank, other, (double)path->ago_ns / 1e9,
                  path->event);

@@ -52,9 +52,9 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
      NULL},                                                                    \
         {"--gpu-link",                                                         \
          "KIND:RATE",                                                          \
-         "links between the GPUs of a node and their rate: mesh (one for "     \
-         "each ordered pair), switch (one to and one from a switch for each "  \
-         "GPU), none (mesh, no limit)",                                        \
+         "links between the GPUs of a node and their rate: mesh (between all " \
+         "pairs), switch (between each GPU and a switch) or none (mesh, no "   \
+         "limit)",                                                             \
          MRAIL_OPTION_TEXT,                                                    \
          offsetof(_type, _member.link),                                        \
          0,                                                                    \

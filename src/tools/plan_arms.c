@@ -258,8 +258,8 @@ static int compute(plan_arms_net_t *net, const arm_ops_t *ops, plan_arm_t *arm)
     *arm = (plan_arm_t){0};
     if (ops->needs_one_group && net->num_leaf_groups > 1) {
         snprintf(arm->why, sizeof(arm->why),
-                 "the nodes are in several leaf groups, and it knows no "
-                 "uplinks");
+                 "the nodes are in several leaf groups, but the method "
+                 "does not model uplinks");
         return 0;
     }
     plan_arms_net_clear(net);

@@ -808,10 +808,10 @@ static void test_files_that_differ(void **state)
     fill(&job, 4, 2, 0x3);
     tell(&job, HEAD RANKS);
     job.entries[3].topo_file = 78;
-    check_says(&job, "rank 3 has another topology file than rank 0");
+    check_says(&job, "rank 3 has a different topology file from rank 0");
     tell(&job, HEAD RANKS);
     job.entries[5].topo_file = MCA_COLL_MRAIL_NO_FILE;
-    check_says(&job, "rank 5 has another topology file than rank 0");
+    check_says(&job, "rank 5 has a different topology file from rank 0");
     job.entries[4].topo_file = MCA_COLL_MRAIL_BAD_FILE;
     strcpy(job.file.why, "topo:4: the reason");
     check_says(&job, "rank 4: topo:4: the reason");

@@ -16,7 +16,7 @@
 /* ---- capacities ---- */
 
 /* Returns the rate of the port, or the sum of what the ranks measured if that
- * is lower. A rank whose part of the rail was idle knows nothing. */
+ * is lower. A rank whose part of the rail was idle has measured nothing. */
 static double capacity(double port, double measured)
 {
     double rate = (measured > 0) ? MRAIL_MIN(port, measured) : port;

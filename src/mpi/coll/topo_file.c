@@ -273,7 +273,7 @@ static int check_uplinks(const check_t *check, unsigned i)
         if (uplink.out < 0) {
             return fail(check, group_line(check, i),
                         "leaf group %u, that of rank %u, has no uplink for "
-                        "rail %u, but others have uplinks, as on line %u: tell "
+                        "rail %u, but others have uplinks, as on line %u: list "
                         "all of them or none",
                         group, check->world[i], rail, check->any_uplink);
         }
@@ -363,11 +363,12 @@ static int check_files(const mca_coll_mrail_topo_file_t *file,
         }
     }
     if (other < num_ranks) {
-        snprintf(why, size,
-                 "rank %u has another topology file than rank %u, or one of "
-                 "the two has none (coll_mrail_topology)",
-                 (world != NULL) ? world[other] : other,
-                 (world != NULL) ? world[0] : 0);
+        snprintf(
+            why, size,
+            "rank %u has a different topology file from rank %u, or one of "
+            "the two has none (coll_mrail_topology)",
+            (world != NULL) ? world[other] : other,
+            (world != NULL) ? world[0] : 0);
         return 1;
     }
     return 0;
