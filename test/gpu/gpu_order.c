@@ -1,6 +1,6 @@
 /*
- * Property: work in streams has the effect of the program order if all that
- * touches the same buffer is ordered by streams and events.
+ * Property: work in streams has the effect of the program order, provided that
+ * streams and events order all operations on the same buffer.
  *
  * A seed gives a random program: copies and memory sets over small buffers on
  * all devices, in several streams. Before an operation uses a buffer that
