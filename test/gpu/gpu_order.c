@@ -8,7 +8,8 @@
  * the rules of the legacy stream order the two. A reference executes the same
  * program on arrays at once. Then all buffers must be equal.
  *
- * MRAIL_TEST_FULL runs more seeds. An argument is the only seed to run.
+ * MRAIL_TEST_FULL runs more seeds. With an argument, the program runs only that
+ * seed.
  */
 #include "config.h"
 #include "gpu_test.h"

@@ -18,8 +18,8 @@ struct mca_coll_mrail_unplanned {
     const mca_coll_mrail_topology_t *topology;
     unsigned num_links, num_groups;
     double *capacity, *bytes; /* by link */
-    /* by kind, then by node, leaf group or rank, then by rail: the link, or
-     * NONE */
+    /* the link, or NONE; indexed by kind, then by node, leaf group or rank,
+     * then by rail */
     uint32_t *links[NUM_KINDS];
     uint32_t *group_of;           /* by node */
     double *out_bytes, *in_bytes; /* by node, then by leaf group: bytes to and
