@@ -272,7 +272,7 @@ static void test_degraded_and_recovered(void **state)
     assert_int_equal(last, 85000000);
     last = mca_coll_mrail_rail_live(last, 91e6, 1e8, 1e8);
     assert_int_equal(last, 100000000);
-    /* An idle rail tells nothing. */
+    /* The rate of an idle rail is unknown (0). */
     assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8, 1e8), 0);
     assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8, 1e8), 20000000);
     /* Uplinks explain a fifth of the port rate, but not a tenth. */

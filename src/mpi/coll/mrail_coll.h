@@ -10,7 +10,7 @@
  *   shadow     host memory in place of device memory     shadow.c, copy.c
  *   op         one call in progress, step by step        mrail_coll_op.c
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
- *                                                        mrail_coll_tell.c,
+ *                                                        mrail_coll_records.c,
  *                                                        mrail_coll_agree.c
  *   exchange   the bytes of a call                       mrail_coll_exchange.c
  *   direct     its direct messages as RDMA READs, or as  direct.c, direct_ep.c,
@@ -364,8 +364,8 @@ static inline int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather)
 }
 
 /* Allocates the memory for the exchange of records. Returns 0 or -ENOMEM. */
-int mca_coll_mrail_tell_init(mca_coll_mrail_module_t *module);
-void mca_coll_mrail_tell_cleanup(mca_coll_mrail_module_t *module);
+int mca_coll_mrail_records_init(mca_coll_mrail_module_t *module);
+void mca_coll_mrail_records_cleanup(mca_coll_mrail_module_t *module);
 
 /* Ends the agreement time of an op, which includes planning and setting up
  * relays. */

@@ -55,8 +55,8 @@ static mrail_lane_t *mrail_rail_next_lane(mrail_rail_t *rail)
     return lane;
 }
 
-static MRAIL_CTL void mrail_rail_tell_lane(mrail_lane_t *lane,
-                                           mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_notify_lane(mrail_lane_t *lane,
+                                             mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -71,8 +71,8 @@ static MRAIL_CTL void mrail_rail_tell_lane(mrail_lane_t *lane,
     }
 }
 
-static MRAIL_CTL void mrail_rail_tell_some(mrail_rail_t *rail,
-                                           mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_notify_some(mrail_rail_t *rail,
+                                             mrail_ns_t now_ns)
 {
     for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_unnotified != 0);
          ++i) {
@@ -81,7 +81,7 @@ static MRAIL_CTL void mrail_rail_tell_some(mrail_rail_t *rail,
             return;
         }
         --rail->num_unnotified;
-        mrail_rail_tell_lane(mrail_rail_next_lane(rail), now_ns);
+        mrail_rail_notify_lane(mrail_rail_next_lane(rail), now_ns);
     }
 }
 
@@ -172,7 +172,7 @@ static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
 {
     mrail_rail_check(engine, rail, now_ns);
     if (rail->num_unnotified != 0) {
-        mrail_rail_tell_some(rail, now_ns);
+        mrail_rail_notify_some(rail, now_ns);
     } else if (!rail->outage && !rail->port_down && !rail->fatal) {
         mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
     } else if (rail->outage && !rail->fatal && (rail->num_probers == 0)) {
@@ -212,7 +212,7 @@ void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
     mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
     __atomic_store_n(&rail->fatal, 1, __ATOMIC_RELAXED);
     mrail_rail_begin_outage(rail, cause);
-    mrail_rail_tell_some(rail, now_ns);
+    mrail_rail_notify_some(rail, now_ns);
 }
 
 void mrail_failover_check_rails(mrail_engine_t *engine)
