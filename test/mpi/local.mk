@@ -149,12 +149,13 @@ test_gather_SOURCES = test/mpi/test_gather.c test/mpi/mock_pml.c \
 test_gather_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
 test_gather_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
 test_gather_LDADD = $(TEST_LIBS) $(MPI_LIBS) -lopen-pal
-test_record_exchange_SOURCES = test/mpi/test_record_exchange.c test/mpi/mock_pml.c \
-    src/mpi/coll/gather.c src/mpi/coll/mrail_coll_records.c
+test_record_exchange_SOURCES = test/mpi/test_record_exchange.c \
+    test/mpi/mock_pml.c src/mpi/coll/gather.c src/mpi/coll/mrail_coll_records.c
 test_record_exchange_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
 test_record_exchange_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
 test_record_exchange_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=realloc
-test_record_exchange_LDADD = libmrail-coll.la $(TEST_LIBS) $(MPI_LIBS) -lopen-pal -lm
+test_record_exchange_LDADD = libmrail-coll.la $(TEST_LIBS) $(MPI_LIBS) \
+    -lopen-pal -lm
 endif
 endif
 
