@@ -364,8 +364,8 @@ static inline int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather)
 }
 
 /* Allocates the memory for the exchange of records. Returns 0 or -ENOMEM. */
-int mca_coll_mrail_records_init(mca_coll_mrail_module_t *module);
-void mca_coll_mrail_records_cleanup(mca_coll_mrail_module_t *module);
+int mca_coll_mrail_record_buffers_init(mca_coll_mrail_module_t *module);
+void mca_coll_mrail_record_buffers_cleanup(mca_coll_mrail_module_t *module);
 
 /* Ends the agreement time of an op, which includes planning and setting up
  * relays. */

@@ -136,7 +136,7 @@ static int reserve(mca_coll_mrail_module_t *module, size_t words)
     return 0;
 }
 
-int mca_coll_mrail_records_init(mca_coll_mrail_module_t *module)
+int mca_coll_mrail_record_buffers_init(mca_coll_mrail_module_t *module)
 {
     uint32_t ranks = module->topology->num_ranks;
 
@@ -153,7 +153,7 @@ int mca_coll_mrail_records_init(mca_coll_mrail_module_t *module)
     return reserve(module, module->room);
 }
 
-void mca_coll_mrail_records_cleanup(mca_coll_mrail_module_t *module)
+void mca_coll_mrail_record_buffers_cleanup(mca_coll_mrail_module_t *module)
 {
     free(module->own);
     free(module->starts);

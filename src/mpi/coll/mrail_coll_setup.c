@@ -178,7 +178,7 @@ static void release(mca_coll_mrail_module_t *module)
     module->topology = NULL;
     free(module->world);
     module->world = NULL;
-    mca_coll_mrail_records_cleanup(module);
+    mca_coll_mrail_record_buffers_cleanup(module);
 }
 
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
@@ -221,7 +221,7 @@ static int allocate(mca_coll_mrail_module_t *module)
     size_t names = module->topology->num_ranks * (size_t)MRAIL_RELAY_NAME_SIZE;
 
     if (mca_coll_mrail_gather_reserve(&module->gather, names) < 0 ||
-        mca_coll_mrail_records_init(module) < 0) {
+        mca_coll_mrail_record_buffers_init(module) < 0) {
         return -ENOMEM;
     }
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
