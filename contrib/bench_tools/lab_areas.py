@@ -289,7 +289,7 @@ for i in $(seq "$2"); do
 done >"$dir/series"
 wait "$job"'''
 SERIES_S = 85
-SETTLED_S = 25
+STEADY_S = 25
 
 
 def moves(lab):
@@ -317,7 +317,7 @@ def moves(lab):
             raise ValueError(f'{len(counters)} of 2 ranks wrote their counters')
         moved = sum(each['lanes_moved'] for each in counters)
         bench.add('lab.moves.count', Sample(moved), at)
-        after = ratios[2 * SETTLED_S:]
+        after = ratios[2 * STEADY_S:]
         bench.add('lab.moves.first', Sample(max(ratios[:2])), at)
         bench.add('lab.moves.median', Sample(stats.median(after)), at)
         bench.add('lab.moves.most', Sample(max(after)), at)
@@ -325,7 +325,7 @@ def moves(lab):
         Figure('8 lanes, 4 uplinks, first second: most over mean load', 'x',
                'less', 'lab.moves.first'),
         Figure('... moves of lanes, both ends', '', 'less', 'lab.moves.count'),
-        Figure(f'... after {SETTLED_S} s, median of a minute', 'x', 'less',
+        Figure(f'... after {STEADY_S} s, median of a minute', 'x', 'less',
                'lab.moves.median', value=1.05),
         Figure('... the worst second of that minute', 'x', 'less',
                'lab.moves.most', value=1.05)],

@@ -79,12 +79,12 @@ class Setting(NamedTuple):
     """A machine on which exchanges run.
 
     topology: for the bound. fabric: of the lab; None: plain software rails.
-    is_told: coll/mrail gets the topology, too. script: of `mrail run`.
+    has_topology: coll/mrail gets the topology, too. script: of `mrail run`.
     """
     title: str
     topology: str
     fabric: str = None
-    is_told: bool = False
+    has_topology: bool = False
     script: str = None
 
 
@@ -122,7 +122,7 @@ def words_of(setting, cases, folder):
     sizes = sorted({case.size for case in cases}, key=len)
     words = [MRAIL, 'bench', 'alltoallv', '--json', '--sizes', ','.join(sizes),
              '--hotspot', 'uniform,0.9', '--iterations', 3, '--warmup', 2]
-    if setting.is_told:
+    if setting.has_topology:
         path = folder / 'topology'
         path.write_text(setting.topology, encoding='ascii')
         words += ['--mca', 'coll_mrail_topology', path]

@@ -32,8 +32,8 @@ typedef struct mrail_text_line {
 typedef int (*mrail_text_line_func_t)(mrail_text_line_t *line, void *arg);
 
 /* Splits a text into lines and calls `func` for each. Returns 0, or -EINVAL or
- * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. Of a long name, the message has
- * only the end. */
+ * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. If NAME is long, the message
+ * contains only its end. */
 int mrail_text_each(const char *name, const char *text, size_t length,
                     size_t max_bytes, mrail_text_line_func_t func, void *arg,
                     char *why, size_t size);

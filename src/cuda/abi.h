@@ -62,8 +62,8 @@ typedef void (*CUhostFn)(void *user_data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status,
                                  void *user_data);
 
-/* The first two of the handles that stand for streams without an object. NULL
- * is the legacy stream as well. */
+/* Handles of the two default streams, which have no object. NULL also means the
+ * legacy stream. */
 #define CU_STREAM_LEGACY ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 

@@ -15,7 +15,7 @@ typedef struct mrail_cuda_device {
     CUuuid uuid;
     size_t memory;  /* bytes */
     int has_rdma;   /* NICs may access its memory */
-    int has_dmabuf; /* its memory can be exported as a dma-buf */
+    int has_dmabuf; /* 1: its memory can be exported as a dma-buf */
     uint32_t peers; /* bits of the ordinals of devices whose memory it can
                      * access, by a GPU link or by PCIe */
 } mrail_cuda_device_t;
@@ -33,9 +33,9 @@ typedef enum mrail_cuda_access {
                                * nvidia-peermem */
 } mrail_cuda_access_t;
 
-/* Returns the best way to the memory of a device. nics_have_dmabuf: all NICs
- * accept dma-bufs. Points *reason_p to the reason why it is not
- * MRAIL_CUDA_ACCESS_DMABUF, or to "". */
+/* Returns the best way in which NICs can access the memory of a device.
+ * nics_have_dmabuf: all NICs accept dma-bufs. If the result is not
+ * MRAIL_CUDA_ACCESS_DMABUF, *reason_p says why; otherwise it is "". */
 mrail_cuda_access_t mrail_cuda_access(const mrail_cuda_device_t *device,
                                       int nics_have_dmabuf,
                                       const char **reason_p);

@@ -47,7 +47,7 @@ static const mrail_cuda_t *driver_load(int flags)
 static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
 {
     *(unsigned long long *)arg = info->dlpi_adds;
-    return 1; /* all objects report the same numbers, so stop */
+    return 1; /* all libraries report the same number */
 }
 
 /* Returns how many libraries this process has ever loaded. */

@@ -7,7 +7,8 @@
  *     if ((cuda != NULL) && (cuda->cuMemAlloc(&address, size) == ...
  *
  * A process that uses device memory has loaded the driver itself.
- * mrail_cuda_find() only looks for it, so that no other process pays for it.
+ * mrail_cuda_find() therefore only searches for the driver, so that processes
+ * without GPUs do not pay for loading it.
  */
 #ifndef MRAIL_CUDA_DRIVER_H
 #define MRAIL_CUDA_DRIVER_H
@@ -93,8 +94,8 @@ static inline const mrail_cuda_t *mrail_cuda_find(void)
     return (cuda != NULL) ? cuda : mrail_cuda_search();
 }
 
-/* Returns 1 if mrail_cuda_find() has found the driver: one load. For paths of
- * single messages. Any thread. */
+/* Returns 1 if mrail_cuda_find() has found the driver. Takes only one load, so
+ * it may be called for each message. Any thread. */
 static inline int mrail_cuda_is_used(void)
 {
     return __atomic_load_n(&mrail_cuda_found, __ATOMIC_RELAXED) != NULL;

@@ -133,7 +133,8 @@ void mrail_cuda_sync_copies(const mrail_cuda_range_t *range)
 {
     unsigned on = 1;
 
-    /* Not for memory of cuMemMap(), which belongs to no context. */
+    /* Memory of cuMemMap() does not have this attribute, because it belongs to
+     * no context. */
     (void)mrail_cuda_found->cuPointerSetAttribute(
         &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, range->base);
 }

@@ -281,7 +281,7 @@ static void copy_release(mrail_relay_memory_t *super)
 {
     copy_memory_t *memory = (copy_memory_t *)super;
 
-    /* A destroyed context has taken everything with it. */
+    /* The driver has already freed everything in a destroyed context. */
     if (enter(memory) == 0) {
         release_queues(memory);
         release_areas(memory);

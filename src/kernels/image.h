@@ -22,10 +22,11 @@ typedef struct mrail_kernel_ops {
      * CUDA_ERROR_ILLEGAL_ADDRESS. */
     void *(*map)(mrail_kernel_block_t *block, uint64_t address, uint64_t bytes,
                  int is_write);
-    /* Copies device or pinned memory. Links on the way take their time. */
+    /* Copies device or pinned memory, and takes the time that the links on the
+     * way need. */
     void (*copy)(mrail_kernel_block_t *block, uint64_t to, uint64_t from,
                  uint64_t bytes);
-    /* A loop that waits calls this in every round. */
+    /* A loop that waits must call this in every iteration. */
     void (*pause)(mrail_kernel_block_t *block);
 } mrail_kernel_ops_t;
 

@@ -11,10 +11,10 @@
  *     }
  *
  * A kernel has one parameter, the struct `args`, and grids of one dimension.
- * With the C compiler a block is one thread, so every statement outside
- * MRAIL_KERNEL_FOR and MRAIL_KERNEL_LEADER must be one that all threads of a
- * block may execute alike. MRAIL_KERNEL_SYNC separates what threads of a block
- * write from what others read.
+ * With the C compiler, a block is one thread. Statements outside
+ * MRAIL_KERNEL_FOR and MRAIL_KERNEL_LEADER must therefore have the same effect,
+ * whether one thread or all threads of a block execute them. MRAIL_KERNEL_SYNC
+ * separates what threads of a block write from what others read.
  *
  * Addresses in `args` are device addresses. MRAIL_KERNEL_MEM makes a pointer to
  * a range that lies in one allocation. The memory of other GPUs may be read and

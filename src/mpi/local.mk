@@ -59,7 +59,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_pool.c \
     src/mpi/coll/mrail_coll_setup.c \
     src/mpi/coll/mrail_coll_plan.c \
-    src/mpi/coll/mrail_coll_tell.c \
+    src/mpi/coll/mrail_coll_records.c \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
     src/mpi/coll/peer.c src/mpi/coll/peer.h \

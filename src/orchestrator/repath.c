@@ -206,7 +206,8 @@ typedef enum repath_result {
     RESULT_OPEN, /* more windows are needed */
     RESULT_BALANCED,
     RESULT_UNEQUAL,
-    RESULT_SLOW, /* equal, but the sum is less than the rail carries */
+    RESULT_SLOW, /* the rates are equal, but their sum is below the capacity of
+                  * the rail */
 } repath_result_t;
 
 /* Returns 1 if there have been enough windows since the last move to prove a

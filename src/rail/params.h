@@ -56,8 +56,8 @@
       "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", STRING, nic_index,                                     \
       "Index of this node's NICs on their leaf, for the choice of source\n"    \
-      "ports. One number is for all rails. A comma-separated list has one for\n" \
-      "each rail that is up, in the order of mrail info. A list that names\n"  \
+      "ports. One number applies to all rails. A comma-separated list has one\n" \
+      "for each rail that is up, in the order of mrail info. A list that names\n" \
       "devices, as in mlx5_0=4,mlx5_1=5, does not depend on the state of the\n" \
       "ports. -1 uses the host part of the IPv4 address of each rail. With\n"  \
       "SPINE_UPLINKS, the index counts the NICs of a pod.")                    \
@@ -121,7 +121,7 @@
     X(TELEMETRY_RECORDS, "4096", UINT, telemetry_records,                     \
       "Records of chunks and messages that a process keeps for 'mrail trace',\n" \
       "0 to 1048576. A power of two is used, and at least 64. A record takes\n" \
-      "32 bytes of TELEMETRY_DIR. 0: no records.")                            \
+      "32 bytes of TELEMETRY_DIR. 0 disables records.")                       \
     X(STATS_FILE, "", STRING, stats_file,                                     \
       "File that receives counters, memory use and lanes (device, QP number,\n" \
       "UDP source port) as JSON when the transport closes.\n"                 \

@@ -3,8 +3,8 @@
  * so that src/relay need not know where payloads lie. Host memory is the first
  * kind: its payloads lie in the shared-memory pool.
  *
- * Every kind has a pool, because states, rings and headers are host memory. A
- * kind may extend this struct with fields of its own.
+ * Every kind has a pool, because states, rings and headers are always in host
+ * memory. A kind may extend this struct with fields of its own.
  *
  * All ranks of a node use the same kind. First each of them calls alloc(). Then
  * they exchange handles, and each of them calls import(). After a failure of

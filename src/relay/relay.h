@@ -11,8 +11,8 @@
  *
  * Payloads lie in memory of one kind (relay/memory.h), in the area of the rank
  * that passes them on: relay_out, relay_in, or an end of the flow. A relay
- * within a node lends its area and does nothing else: the sender copies over
- * its link to the relay, and the receiver over the relay's link.
+ * within a node only lends its area. The sender copies into this area over its
+ * link to the relay, and the receiver copies from it over the relay's link.
  *
  * Slots and credits, hop by hop: the sender copies its bytes once, into one of
  * its own out-slots. The slot becomes free when its network send is complete.
@@ -130,11 +130,12 @@ int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);
 
-/* Does work that requires no waiting, up to one chunk of each kind. Returns the
- * number of steps taken; 0 means that nothing is possible now. -errno means
- * that the exchange and the relay have failed. Later calls of this function and
- * of mrail_relay_begin() return the same error. The caller must still end the
- * network requests in flight before it releases the memory. */
+/* Does the work that is possible without waiting, at most one step of each
+ * kind. Returns the number of steps taken; 0 means that nothing is possible
+ * now. -errno means that the exchange and the relay have failed. Later calls of
+ * this function and of mrail_relay_begin() return the same error. The caller
+ * must still end the network requests in flight before it releases the memory.
+ */
 int mrail_relay_progress(mrail_relay_t *relay);
 
 /* Returns 1 if this rank's part is complete or no exchange has begun. Other

@@ -55,7 +55,8 @@ static int relay_is_valid(const mrail_relay_t *relay, uint32_t rank,
            ((rank != end) && (is_local(relay, rank) == is_local(relay, end)));
 }
 
-/* Checks a flow that passes this rank. One of its ends must be on this node. */
+/* Checks a flow whose path includes this rank. One of its ends must be on this
+ * node. */
 static int flow_is_possible(const mrail_relay_t *relay,
                             const mrail_relay_flow_t *flow)
 {
@@ -223,7 +224,7 @@ static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     return 1;
 }
 
-/* Sets up the channels. out_of and in_of are only valid within this
+/* Sets up the channels. The arrays out_of and in_of are valid only within this
  * function. */
 static int channels_init(mrail_relay_t *relay)
 {

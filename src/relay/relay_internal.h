@@ -179,12 +179,13 @@ struct mrail_relay {
     uint64_t num_to_post; /* chunks of all channels */
     uint32_t num_posted;  /* receives of all channels */
     int is_short_out,
-        is_short_in; /* counts a shortage only once, until a slot is free */
+        is_short_in; /* 1: a shortage of slots has been counted; reset when a
+                      * slot is free */
     mrail_relay_stats_t stats;
 };
 
-/* Performs one step. Returns 1 if it did something, 0 if there was nothing to
- * do, or -errno. */
+/* A kind of step. Returns 1 if it did something, 0 if there was nothing to do,
+ * or -errno. */
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
 int mrail_relay_step_fill(mrail_relay_t *relay);

@@ -178,7 +178,7 @@ static int take_received(mrail_relay_t *relay, uint32_t prev,
     mrail_relay_hop_t *hop;
     int ret;
 
-    /* After a shorter message, the slot would still contain an old header. */
+    /* A message shorter than a header would leave an old header in the slot. */
     if (slot->received[0] < MRAIL_RELAY_HEADER) {
         return -EPROTO;
     }

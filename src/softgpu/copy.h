@@ -7,7 +7,7 @@
 typedef enum sgpu_place_kind {
     SGPU_PLACE_HOST,   /* an address that the CPU may use */
     SGPU_PLACE_DEVICE, /* an address that the driver knows */
-    SGPU_PLACE_KERNEL, /* likewise, of a kernel that was launched before */
+    SGPU_PLACE_KERNEL, /* the same, for a kernel launched earlier */
     SGPU_PLACE_ANY
 } sgpu_place_kind_t;
 

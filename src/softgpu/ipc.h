@@ -20,7 +20,7 @@ typedef struct sgpu_ipc_handle {
     int32_t fd;
     uint64_t st_dev;
     uint64_t st_ino;
-    uint64_t size; /* of the memory, as it was asked for */
+    uint64_t size; /* bytes that the exporter requested */
     uint64_t pool; /* id of its pool, or 0 */
 } sgpu_ipc_handle_t;
 
@@ -28,12 +28,12 @@ _Static_assert(sizeof(sgpu_ipc_handle_t) <= CU_IPC_HANDLE_SIZE, "handles fit");
 
 CUresult sgpu_ipc_fill(sgpu_ipc_handle_t *handle, uint32_t magic, int fd,
                        uint64_t size);
-/* Checks where the handle is from. */
+/* Checks that this context may open the handle. */
 CUresult sgpu_ipc_check(const sgpu_ctx_t *ctx, const sgpu_ipc_handle_t *handle,
                         uint32_t magic);
 /* Opens the file of a handle. */
 CUresult sgpu_ipc_open(const sgpu_ipc_handle_t *handle, int *fd_p);
-/* Gives the memory of a handle addresses in this process. */
+/* Assigns addresses in this process to the memory of a handle. */
 CUresult sgpu_ipc_import(sgpu_ctx_t *ctx, const sgpu_ipc_handle_t *handle,
                          sgpu_mem_t **mem_p);
 

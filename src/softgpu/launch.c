@@ -160,8 +160,8 @@ static void worker_sleep(mrail_ns_t until_ns)
     }
 }
 
-/* As copies of the copy engines, bytes are there before the time at which they
- * have crossed the links. */
+/* As with copies by copy engines, the bytes arrive early, and the time passes
+ * afterwards. */
 static void block_copy(mrail_kernel_block_t *block, uint64_t to, uint64_t from,
                        uint64_t bytes)
 {

@@ -268,8 +268,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *address_p, size_t size,
     return sgpu_leave(ret);
 }
 
-/* Waits for the work of the device, as real drivers do. Returns an error of this
- * work, after the memory is free. */
+/* First waits for the work of the device, as real drivers do. If this work has
+ * failed, frees the memory all the same, and returns the error. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     sgpu_ctx_t *ctx;

@@ -35,7 +35,7 @@ CUresult cuModuleLoadData(CUmodule *module_p, const void *image)
     if ((module_p == NULL) || (image == NULL)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    /* The image may be a short string. */
+    /* strncmp(3), because the image may be a short string. */
     if ((strncmp(image, MRAIL_KERNEL_MAGIC, sizeof(table->magic)) != 0) ||
         (table->version != MRAIL_KERNEL_VERSION)) {
         return sgpu_leave(CUDA_ERROR_INVALID_IMAGE);

@@ -61,7 +61,7 @@ void sgpu_pool_return(uint64_t handle, uint64_t size)
 {
     sgpu_pool_t *pool = sgpu_handle_find(SGPU_HANDLE_POOL, handle);
 
-    if (pool != NULL) { /* else destroyed before its memory was freed */
+    if (pool != NULL) { /* NULL: the pool was destroyed before its memory */
         pool->used -= size;
     }
 }

@@ -9,7 +9,7 @@ struct sgpu_pool {
     sgpu_dev_t *dev;
     int is_default;
     int is_shareable; /* by descriptor */
-    int is_imported;  /* nothing can be allocated from it */
+    int is_imported;  /* 1: from another process; no allocations */
     uint64_t id;      /* the same in all processes */
     uint64_t used;    /* bytes */
     uint64_t threshold;

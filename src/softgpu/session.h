@@ -103,7 +103,8 @@ typedef struct sgpu_session {
     uint32_t version;
     uint32_t ready;        /* 1: all fields are valid */
     uint64_t size;         /* of the file */
-    uint64_t id;           /* random: tells this session from others */
+    uint64_t id;           /* random number that distinguishes this session from
+                            * others */
     uint32_t num_nodes;    /* constant, like the next seven */
     uint32_t num_gpus;     /* per node */
     uint32_t link_kind;    /* sgpu_link_kind_t */

@@ -99,11 +99,12 @@ typedef struct sgpu_mem {
     uint64_t ctx; /* handle of the context that made it */
     uint64_t id;  /* unique in the process */
     uint64_t pool;
-    unsigned flags;   /* host memory: as given */
-    unsigned opened;  /* imported: number of opens */
-    uint32_t readers; /* mapped: bit i: device i may read; likewise write */
-    uint32_t writers; /* these are all ones for other kinds */
-    int is_freed;     /* by cuMemFreeAsync, which its stream has not reached */
+    unsigned flags;      /* host memory: as given */
+    unsigned opened;     /* imported: number of opens */
+    uint32_t readers;    /* mapped: bit i: device i may read; likewise write */
+    uint32_t writers;    /* these are all ones for other kinds */
+    int is_freed;        /* freed by a cuMemFreeAsync that its stream has not
+                       * reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     int peer_is_enabled; /* imported with peer access */
 } sgpu_mem_t;
@@ -172,8 +173,7 @@ void sgpu_session_once(void);
 /* Takes the lock and returns CUDA_SUCCESS. Before cuInit, after fork, or in a
  * host function, returns an error without the lock. */
 CUresult sgpu_enter(void);
-/* Likewise, and returns the current context. An error of its work is
- * returned. */
+/* The same, and returns the current context, or the error of its work. */
 CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p);
 /* Likewise, and returns a device. */
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p);
@@ -206,7 +206,7 @@ int sgpu_phys_reopen(const sgpu_phys_t *phys, uint64_t offset);
 /* ---- mem.c; sgpu.lock is held ---- */
 /* Returns the range that contains the address, or NULL. */
 sgpu_mem_t *sgpu_mem_find(uint64_t address);
-/* Likewise, and finds memory that only earlier work in streams may use. */
+/* The same, but also finds memory that only earlier work in streams may use. */
 sgpu_mem_t *sgpu_mem_find_any(uint64_t address);
 /* Returns 1 if [address, address + size) touches a known range. */
 int sgpu_mem_overlaps(uint64_t address, uint64_t size);

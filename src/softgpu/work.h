@@ -134,8 +134,8 @@ int sgpu_op_can_drop(const sgpu_op_t *op);
 void sgpu_op_destroy(sgpu_op_t *op);
 
 /* ---- launch.c ---- */
-/* Starts the blocks, or sees whether they have ended. Their end wakes the
- * engine. */
+/* Starts the blocks, or checks whether they have ended. The last one to end
+ * wakes the engine. */
 sgpu_step_t sgpu_launch_step(sgpu_launch_t *launch);
 int sgpu_launch_is_running(const sgpu_launch_t *launch);
 void sgpu_launch_destroy(sgpu_launch_t *launch);

@@ -41,7 +41,7 @@ int mrail_calls_create(mrail_calls_file_t *file, const char *dir, uint64_t id,
     }
     if (ret == 0) {
         calls_init(file->file.memory, job, rank, program);
-        ret = mrail_tele_file_publish(&file->file);
+        ret = mrail_tele_file_export(&file->file);
     }
     if (ret != 0) {
         mrail_tele_file_discard(&file->file);
@@ -88,7 +88,7 @@ void mrail_calls_comm_remove(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->id, 0, __ATOMIC_RELEASE);
 }
 
-/* Not exact: the rate of the counter is that since the start. */
+/* Approximate, because the rate of the counter is the mean since the start. */
 static double calls_ns_per_tick(const mrail_calls_t *calls, uint64_t now_ticks,
                                 uint64_t now_ns)
 {
@@ -172,7 +172,7 @@ static void calls_check_record(mrail_calls_record_t *record,
     }
 }
 
-/* A place that was reused or freed during the copy counts as free. */
+/* An entry that was reused or freed during the copy counts as free. */
 static void calls_check_comm(mrail_calls_comm_t *comm,
                              const mrail_calls_comm_t *before,
                              const mrail_calls_comm_t *after,
@@ -185,7 +185,7 @@ static void calls_check_comm(mrail_calls_comm_t *comm,
     }
     comm->entered = before->entered;
     comm->left = MRAIL_MIN(before->left, before->entered);
-    /* The writer may be overwriting the place of the next record. */
+    /* The writer may be overwriting the oldest record with the next one. */
     comm->first = (after->entered < MRAIL_CALLS_RECORDS)
                       ? 0
                       : after->entered - MRAIL_CALLS_RECORDS + 1;

@@ -82,7 +82,7 @@ typedef struct mrail_calls_comm {
     uint64_t entered; /* number of collectives; record n is at
                        * n % MRAIL_CALLS_RECORDS */
     uint64_t left;
-    uint64_t first; /* a reader's copy: number of the oldest valid record */
+    uint64_t first; /* in a reader's copy: number of the oldest valid record */
     /* Times between calls and in calls since the communicator was created, and
      * the end of the last call. */
     uint64_t computed, called, last;
@@ -193,8 +193,8 @@ static inline void mrail_calls_leave(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->left, n, __ATOMIC_RELEASE);
 }
 
-/* Publishes that the process waits in a point-to-point call. Most calls are too
- * short for that. */
+/* Publishes that the process waits in a point-to-point call. The caller omits
+ * this for short calls, which are the majority. */
 void mrail_calls_wait_begin(mrail_calls_t *calls, unsigned kind, int peer,
                             int tag, uint32_t comm);
 /* Ends the wait, and records it if it was long. */

@@ -65,7 +65,8 @@
 /* The estimate. All zero means unknown. */
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
-    uint64_t peer;      /* peer of the last sample not too low; 0: several */
+    uint64_t peer;      /* peer of the last sample that was not low; 0: several
+                         * peers */
     unsigned peers;     /* number of peers in flight during that sample */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */

@@ -229,7 +229,7 @@ int mrail_tele_file_map(mrail_tele_file_t *file, size_t offset, size_t size)
     return 0;
 }
 
-int mrail_tele_file_publish(mrail_tele_file_t *file)
+int mrail_tele_file_export(mrail_tele_file_t *file)
 {
     char own[64];
 

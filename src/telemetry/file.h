@@ -60,7 +60,7 @@ int mrail_tele_file_reserve(const mrail_tele_file_t *file, size_t offset,
 int mrail_tele_file_map(mrail_tele_file_t *file, size_t offset, size_t size);
 
 /* Locks the file and gives it its name. Returns 0 or -errno. */
-int mrail_tele_file_publish(mrail_tele_file_t *file);
+int mrail_tele_file_export(mrail_tele_file_t *file);
 
 /* Removes a file that was published, or frees one that was not. */
 void mrail_tele_file_remove(mrail_tele_file_t *file);

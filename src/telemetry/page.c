@@ -105,7 +105,7 @@ static int page_make(mrail_page_file_t *file, uint32_t num_records)
         }
         mrail_ring_init(&file->ring, file->file.memory, num_records);
     }
-    return mrail_tele_file_publish(&file->file);
+    return mrail_tele_file_export(&file->file);
 }
 
 int mrail_page_create(const char *dir, uint64_t suffix, uint32_t num_records,

@@ -51,7 +51,7 @@ static const mrail_option_t table[] = {
      "ports to hosts (on a spine: to leaves) to which the rules apply",
      MRAIL_OPTION_TEXT, FIELD(ports), 0, 0, NULL},
     {"--local", "LIST",
-     "prefixes below this switch; their packets do not go up: 10.0.0.0/24",
+     "prefixes below this switch, whose packets use no uplink: 10.0.0.0/24",
      MRAIL_OPTION_TEXT, FIELD(local), 0, 0, NULL},
     {"--dscp", "N", "only packets with this DSCP, 0 to 63 (all)",
      MRAIL_OPTION_UNSIGNED, FIELD(dscp), 0, 63, NULL},
@@ -75,13 +75,14 @@ static const mrail_option_t table[] = {
     {"--undo", NULL, "writes the commands that remove the rules",
      MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},
     {"--spine-vrf", NULL,
-     "instead: one VRF for each of the --uplinks links from a leaf to this "
+     "instead of rules: a VRF for each of the --uplinks links from a leaf to this "
      "spine; --ports in the order of leaves",
      MRAIL_OPTION_FLAG, FIELD(spine_vrf), 0, 0, NULL},
-    {"--list", NULL, "instead: a table of segments, uplinks and next hops",
+    {"--list", NULL,
+     "instead of rules: a table of segments, uplinks and next hops",
      MRAIL_OPTION_FLAG, FIELD(list), 0, 0, NULL},
     {"--check", "FILE",
-     "instead: checks that this rule set sends each port to exactly one uplink; "
+     "checks that this rule set sends each port to exactly one uplink; "
      "'-': stdin",
      MRAIL_OPTION_TEXT, FIELD(check), 0, 0, NULL},
     {"--json", NULL, "one object, for --list and --check", MRAIL_OPTION_FLAG,

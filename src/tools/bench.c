@@ -186,8 +186,8 @@ static const mrail_option_t bench_options[] = {
      "(rank 0), or both, one after the other (shift)",
      MRAIL_OPTION_CHOICE, FIELD(dst), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING,
-     .help = "p2p: rank r of the lower half and rank r + P/2, P even: half a "
-             "round\n  trip, and a stream."},
+     .help = "p2p: rank r of the lower half exchanges messages with rank r + "
+             "P/2: half\n  a round trip, then a stream. P must be even."},
     {"--window", "N",
      "messages in flight in the stream (64); fewer if a window would exceed 256 "
      "MiB",
@@ -202,8 +202,8 @@ static const mrail_option_t bench_options[] = {
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
     /* in the order of mrail_bench_memory_t */
     {"--memory", "host|device|managed",
-     "where the buffers are (host); device, managed: memory of the GPU with the "
-     "rank's number on its node. Data is checked after a copy to the host",
+     "memory of the buffers (host); device and managed use the GPU with the "
+     "rank's number on its node, and check the data after a copy to the host",
      MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
     {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
      OPTION(iterations), 1, MAX_COUNT, NULL},
@@ -313,7 +313,8 @@ int main(int argc, char **argv)
         setenv("OMPI_MCA_coll_mrail_verbose", "3", 0);
     }
     if (bench.options.memory != MRAIL_BENCH_HOST) {
-        mrail_bench_device_open(); /* before coll/mrail looks for a driver */
+        mrail_bench_device_open(); /* load the driver before coll/mrail looks
+                                    * for it */
     }
     MPI_Init(NULL, NULL);
     wrong = bench.area->func(&bench.options);

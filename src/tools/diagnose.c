@@ -28,7 +28,7 @@ static int diagnose_one(const diagnose_t *diagnose, diagnose_reading_t *reading,
     if ((diagnose->job != NULL) && (strcmp(diagnose->job, job) != 0)) {
         return 0;
     }
-    if (diagnose_judge(&snapshot, &report) != 0) {
+    if (diagnose_check(&snapshot, &report) != 0) {
         mrail_tool_fail(COMMAND, "out of memory");
     }
     if (diagnose->json) {
@@ -67,8 +67,8 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
     {"--wait", "TIME",
-     "time that a rank may wait for others before these are suspected, 0.1 to "
-     "3600 seconds (2)",
+     "how long a rank may wait for another one before the other is suspected, "
+     "0.1 to 3600 seconds (2)",
      MRAIL_OPTION_SECONDS, FIELD(patience_s), 100, 3600000, NULL},
     {"--sample", "TIME",
      "time between the two samples of processes and calls, 0.1 to 60 seconds "

@@ -4,7 +4,7 @@
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc
  *   diagnose_rails.c   the part of it that concerns rails and paths
- *   diagnose_judge.c   from a snapshot to findings: processes, rails, paths
+ *   diagnose_check.c   from a snapshot to findings: processes, rails, paths
  *   diagnose_calls.c   the same for MPI calls, with diagnose_hang.c and
  *                      diagnose_late.c
  *   diagnose_show.c    findings as text and as JSON
@@ -104,23 +104,24 @@ typedef struct diagnose_report {
     diagnose_finding_t findings[DIAGNOSE_FINDINGS]; /* sorted by cause */
     unsigned num_findings;
     unsigned more;    /* findings for which there was no room */
-    double contended; /* least part of its time that a rank waits for a core */
+    double contended; /* smallest share of time that any rank waits for a core
+                       */
 } diagnose_report_t;
 
 /* Finds the causes of delay in a snapshot. Returns 0 or -ENOMEM. Pure. */
-int diagnose_judge(const diagnose_snapshot_t *snapshot,
+int diagnose_check(const diagnose_snapshot_t *snapshot,
                    diagnose_report_t *report);
 
 /* ---- shared by the sources ---- */
 
-/* Adds a finding, unless there is one of the same cause and subject. Sets
- * finding->rank and subject from `rank`. */
+/* Adds a finding, unless one with the same cause and subject exists. If
+ * `subject` is NULL, the subject is the rank. */
 void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
                   const char *subject, const char *format, ...)
     MRAIL_PRINTF(5, 6);
 
 /* Findings about MPI calls. Returns 0 or -ENOMEM. */
-int diagnose_judge_calls(const diagnose_snapshot_t *snapshot,
+int diagnose_check_calls(const diagnose_snapshot_t *snapshot,
                          diagnose_report_t *report);
 
 /* For qsort(3). */

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* If a rank waits for a core for more than this part of its time, others are
- * more patient with it. */
+/* A rank that waits for a core for more than this share of its time gets a
+ * longer time limit. */
 #define CONTENDED 0.5
 
 /* ---- ranks ---- */
@@ -46,20 +46,20 @@ const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls)
     return NULL;
 }
 
-void diagnose_add_compute(const diagnose_judge_t *judge,
+void diagnose_add_compute(const diagnose_check_t *check,
                           const diagnose_rank_t *rank, const char *why)
 {
     double delay = diagnose_delay_share(rank);
-    double left_s = diagnose_seconds(left_at(rank->calls), judge->now_ns);
+    double left_s = diagnose_seconds(left_at(rank->calls), check->now_ns);
     double ran_ns = 1e9 * left_s * (1 - delay);
-    double patience_ns = (double)judge->snapshot->patience_ns;
-    int is_starved = diagnose_is_starved(judge->snapshot, rank);
+    double patience_ns = (double)check->snapshot->patience_ns;
+    int is_starved = diagnose_is_starved(check->snapshot, rank);
 
     if (!is_starved && (delay > CONTENDED) &&
         (1e9 * left_s < 2 * patience_ns)) {
         return;
     }
-    diagnose_add(judge->report,
+    diagnose_add(check->report,
                  (is_starved && (ran_ns < patience_ns)) ? DIAGNOSE_CORES
                                                         : DIAGNOSE_COMPUTE,
                  rank->rank, NULL,
@@ -73,7 +73,7 @@ void diagnose_add_compute(const diagnose_judge_t *judge,
 
 /* Returns the rank from which a rank waits for a message, or to which it waits
  * to send one; NULL: none, or unknown. */
-static const diagnose_rank_t *awaited(const diagnose_judge_t *judge,
+static const diagnose_rank_t *awaited(const diagnose_check_t *check,
                                       const diagnose_rank_t *rank)
 {
     const mrail_calls_wait_t *wait;
@@ -86,11 +86,11 @@ static const diagnose_rank_t *awaited(const diagnose_judge_t *judge,
     wait = &rank->calls->wait;
     id = rank->calls->comms[wait->comm].id;
     if ((id == 0) || (wait->peer < 0) ||
-        (wait->since + judge->snapshot->patience_ns > judge->now_ns)) {
+        (wait->since + check->snapshot->patience_ns > check->now_ns)) {
         return NULL;
     }
-    for (unsigned i = 0; i < judge->snapshot->num_ranks; ++i) {
-        const diagnose_rank_t *other = &judge->snapshot->ranks[i];
+    for (unsigned i = 0; i < check->snapshot->num_ranks; ++i) {
+        const diagnose_rank_t *other = &check->snapshot->ranks[i];
 
         for (unsigned k = 0; (other->calls != NULL) && (k < MRAIL_CALLS_COMMS);
              ++k) {
@@ -104,41 +104,42 @@ static const diagnose_rank_t *awaited(const diagnose_judge_t *judge,
 }
 
 /* Returns 1 if a chain of waits leads back to the rank. */
-static int is_cycle(const diagnose_judge_t *judge, const diagnose_rank_t *rank)
+static int is_cycle(const diagnose_check_t *check, const diagnose_rank_t *rank)
 {
-    const diagnose_rank_t *next = awaited(judge, rank);
+    const diagnose_rank_t *next = awaited(check, rank);
 
     for (unsigned i = 0; (next != NULL) && (next != rank); ++i) {
-        if (i == judge->snapshot->num_ranks) {
+        if (i == check->snapshot->num_ranks) {
             return 0;
         }
-        next = awaited(judge, next);
+        next = awaited(check, next);
     }
     return next == rank;
 }
 
-static void judge_wait(const diagnose_judge_t *judge,
+static void check_wait(const diagnose_check_t *check,
                        const diagnose_rank_t *rank)
 {
-    const diagnose_rank_t *peer = awaited(judge, rank);
+    const diagnose_rank_t *peer = awaited(check, rank);
     char call[MRAIL_CALLS_NAME], why[280];
 
-    if ((peer == NULL) || (judge->lives && !peer->alive) ||
+    if ((peer == NULL) || (check->lives && !peer->alive) ||
         (peer->state == 'T') || (peer->state == 't')) {
-        return; /* a process that ended or is stopped has a finding already */
+        return; /* a process that has ended or is stopped already has a finding
+                 */
     }
     mrail_calls_name(call, rank->calls->wait.kind);
     snprintf(why, sizeof(why),
              "rank %d waits for it in %s with tag %d for "
              "%.1f s",
              rank->rank, call, rank->calls->wait.tag,
-             diagnose_seconds(rank->calls->wait.since, judge->now_ns));
-    if (is_cycle(judge, rank)) {
-        diagnose_add(judge->report, DIAGNOSE_MISMATCH, peer->rank, NULL,
+             diagnose_seconds(rank->calls->wait.since, check->now_ns));
+    if (is_cycle(check, rank)) {
+        diagnose_add(check->report, DIAGNOSE_MISMATCH, peer->rank, NULL,
                      "%s, and it waits for that rank in turn", why);
     } else if ((diagnose_inside_of(peer->calls) == NULL) &&
                !mrail_calls_is_waiting(peer->calls)) {
-        diagnose_add_compute(judge, peer, why);
+        diagnose_add_compute(check, peer, why);
     }
 }
 
@@ -186,19 +187,19 @@ static unsigned collect(const diagnose_snapshot_t *snapshot,
     return count;
 }
 
-static void judge_group(const diagnose_judge_t *judge,
+static void check_group(const diagnose_check_t *check,
                         const diagnose_group_t *group, uint64_t *room)
 {
-    if (!diagnose_judge_order(judge, group)) {
-        diagnose_judge_hang(judge, group);
-        diagnose_judge_late(judge, group, room);
+    if (!diagnose_check_order(check, group)) {
+        diagnose_check_hang(check, group);
+        diagnose_check_late(check, group, room);
     }
 }
 
-int diagnose_judge_calls(const diagnose_snapshot_t *snapshot,
+int diagnose_check_calls(const diagnose_snapshot_t *snapshot,
                          diagnose_report_t *report)
 {
-    diagnose_judge_t judge = {snapshot, report, snapshot->now_ns, 0};
+    diagnose_check_t check = {snapshot, report, snapshot->now_ns, 0};
     size_t most = (size_t)snapshot->num_ranks * MRAIL_CALLS_COMMS + 1;
     diagnose_member_t *members = calloc(most, sizeof(*members));
     uint64_t *room = calloc(snapshot->num_ranks + 1, sizeof(*room));
@@ -210,7 +211,7 @@ int diagnose_judge_calls(const diagnose_snapshot_t *snapshot,
         return -ENOMEM;
     }
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
-        judge.lives |= snapshot->ranks[i].alive;
+        check.lives |= snapshot->ranks[i].alive;
     }
     count = collect(snapshot, members);
     for (unsigned i = 0; i < count; i = end) {
@@ -218,10 +219,10 @@ int diagnose_judge_calls(const diagnose_snapshot_t *snapshot,
              (end < count) && (members[end].comm->id == members[i].comm->id);
              ++end) {
         }
-        judge_group(&judge, &(diagnose_group_t){&members[i], end - i}, room);
+        check_group(&check, &(diagnose_group_t){&members[i], end - i}, room);
     }
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
-        judge_wait(&judge, &snapshot->ranks[i]);
+        check_wait(&check, &snapshot->ranks[i]);
     }
     free(members);
     free(room);

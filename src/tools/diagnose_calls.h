@@ -16,12 +16,12 @@ typedef struct diagnose_group {
     unsigned count;
 } diagnose_group_t;
 
-typedef struct diagnose_judge {
+typedef struct diagnose_check {
     const diagnose_snapshot_t *snapshot;
     diagnose_report_t *report;
     uint64_t now_ns;
     int lives; /* a process of the job runs */
-} diagnose_judge_t;
+} diagnose_check_t;
 
 static inline double diagnose_seconds(uint64_t from_ns, uint64_t to_ns)
 {
@@ -41,23 +41,24 @@ static inline const char *diagnose_comm_name(const mrail_calls_comm_t *comm)
 /* Returns a communicator in which the rank is, or NULL. */
 const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls);
 
-/* Adds that a rank runs outside MPI, for the reason `why`. A rank that hardly
- * gets a core, like all the others, must have done so for longer. */
-void diagnose_add_compute(const diagnose_judge_t *judge,
+/* Adds a finding that a rank runs outside MPI. `why` says who waits for it. If
+ * the rank hardly gets a core, but is not starved, the time limit is twice as
+ * long. */
+void diagnose_add_compute(const diagnose_check_t *check,
                           const diagnose_rank_t *rank, const char *why);
 
-/* Ranks wait in a collective that others have not entered. */
-void diagnose_judge_hang(const diagnose_judge_t *judge,
+/* Looks for ranks that wait in a collective which others have not entered. */
+void diagnose_check_hang(const diagnose_check_t *check,
                          const diagnose_group_t *group);
 
-/* Ranks make different calls at the same place of their sequences. Returns 1 if
- * there is one. */
-int diagnose_judge_order(const diagnose_judge_t *judge,
+/* Looks for ranks that make different calls at the same position of their
+ * sequences. Returns 1 if it finds one. */
+int diagnose_check_order(const diagnose_check_t *check,
                          const diagnose_group_t *group);
 
-/* A rank computes longer than the others before each collective. `room` has a
- * place for each member. */
-void diagnose_judge_late(const diagnose_judge_t *judge,
+/* Looks for ranks that compute longer than the others before each collective.
+ * `room` has an element for each member. */
+void diagnose_check_late(const diagnose_check_t *check,
                          const diagnose_group_t *group, uint64_t *room);
 
 #endif

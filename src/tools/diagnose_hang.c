@@ -7,7 +7,7 @@
 
 /* Returns when a rank began to wait in a communicator: in a collective, or in
  * MPI_Wait after a nonblocking one. 0: it does not wait, or not for long. */
-static uint64_t waits_since(const diagnose_judge_t *judge,
+static uint64_t waits_since(const diagnose_check_t *check,
                             const diagnose_member_t *member)
 {
     const mrail_calls_record_t *last =
@@ -25,7 +25,7 @@ static uint64_t waits_since(const diagnose_judge_t *judge,
                (last->kind & MRAIL_CALLS_NONBLOCKING)) {
         since = MRAIL_MAX(calls->wait.since, last->entered);
     }
-    return (since + judge->snapshot->patience_ns <= judge->now_ns) ? since : 0;
+    return (since + check->snapshot->patience_ns <= check->now_ns) ? since : 0;
 }
 
 /* Ranks in a list. */
@@ -58,7 +58,7 @@ typedef struct hang {
 } hang_t;
 
 /* Finds the last call in which ranks wait. Returns 0 if there is none. */
-static int find_hang(const diagnose_judge_t *judge,
+static int find_hang(const diagnose_check_t *check,
                      const diagnose_group_t *group, hang_t *hang)
 {
     int ranks[LISTED];
@@ -67,7 +67,7 @@ static int find_hang(const diagnose_judge_t *judge,
     memset(hang, 0, sizeof(*hang));
     for (unsigned i = 0; i < group->count; ++i) {
         const diagnose_member_t *member = &group->members[i];
-        uint64_t since = waits_since(judge, member);
+        uint64_t since = waits_since(check, member);
 
         if (since == 0) {
             continue;
@@ -93,13 +93,13 @@ static int find_hang(const diagnose_judge_t *judge,
 
 /* Adds a finding about a rank that has not entered the call. Returns 0 if it waits
  * elsewhere. */
-static int judge_absent(const diagnose_judge_t *judge,
+static int check_absent(const diagnose_check_t *check,
                         const diagnose_member_t *member, const hang_t *hang)
 {
     const diagnose_rank_t *rank = member->rank;
     char call[MRAIL_CALLS_NAME], why[280];
 
-    if ((judge->lives && !rank->alive) || (rank->state == 'T') ||
+    if ((check->lives && !rank->alive) || (rank->state == 'T') ||
         (rank->state == 't')) {
         return 1; /* has a finding already */
     }
@@ -114,12 +114,12 @@ static int judge_absent(const diagnose_judge_t *judge,
              call, (unsigned long long)hang->number,
              diagnose_comm_name(member->comm), hang->waiting,
              (hang->num_waiting == 1) ? "s" : "",
-             diagnose_seconds(hang->since, judge->now_ns));
-    diagnose_add_compute(judge, rank, why);
+             diagnose_seconds(hang->since, check->now_ns));
+    diagnose_add_compute(check, rank, why);
     return 1;
 }
 
-/* Returns the part of a rank in a communicator, or NULL. */
+/* Returns the membership of a rank in a communicator, or NULL. */
 static const mrail_calls_comm_t *part_of(const diagnose_rank_t *rank,
                                          uint64_t id)
 {
@@ -131,9 +131,9 @@ static const mrail_calls_comm_t *part_of(const diagnose_rank_t *rank,
     return NULL;
 }
 
-/* A rank waits in this communicator for another one, which waits for it in a
- * second communicator. */
-static void judge_crossed(const diagnose_judge_t *judge,
+/* Adds a finding if a rank waits in this communicator for another one, which
+ * waits for it in a second communicator. */
+static void check_crossed(const diagnose_check_t *check,
                           const diagnose_member_t *absent, const hang_t *hang)
 {
     const mrail_calls_comm_t *second = diagnose_inside_of(absent->rank->calls);
@@ -148,26 +148,26 @@ static void judge_crossed(const diagnose_judge_t *judge,
         return;
     }
     mrail_calls_name(call, hang->record->kind);
-    diagnose_add(judge->report, DIAGNOSE_MISMATCH, absent->rank->rank, NULL,
+    diagnose_add(check->report, DIAGNOSE_MISMATCH, absent->rank->rank, NULL,
                  "it waits for rank %d in %s, which waits for it in %s of %s",
                  hang->first->rank->rank, diagnose_comm_name(second), call,
                  diagnose_comm_name(absent->comm));
 }
 
-void diagnose_judge_hang(const diagnose_judge_t *judge,
+void diagnose_check_hang(const diagnose_check_t *check,
                          const diagnose_group_t *group)
 {
     hang_t hang;
 
-    if (!find_hang(judge, group, &hang)) {
+    if (!find_hang(check, group, &hang)) {
         return;
     }
     for (unsigned i = 0; i < group->count; ++i) {
         const diagnose_member_t *member = &group->members[i];
 
         if ((member->comm->entered < hang.number) &&
-            !judge_absent(judge, member, &hang)) {
-            judge_crossed(judge, member, &hang);
+            !check_absent(check, member, &hang)) {
+            check_crossed(check, member, &hang);
         }
     }
 }
@@ -207,9 +207,9 @@ static void call_text(char *text, size_t size,
     }
 }
 
-/* Names the rank whose call fewest others made. With two ranks, either may be
- * wrong, and the text names both. Returns 1 if the calls differ. */
-static int judge_call(const diagnose_judge_t *judge,
+/* Names the rank whose call the fewest ranks made. Of two ranks, either may be
+ * wrong, so the text names both. Returns 1 if the calls differ. */
+static int check_call(const diagnose_check_t *check,
                       const diagnose_group_t *group, uint64_t n)
 {
     const diagnose_member_t *odd = NULL, *usual = NULL;
@@ -240,7 +240,7 @@ static int judge_call(const diagnose_judge_t *judge,
     }
     call_text(calls[0], sizeof(calls[0]), mrail_calls_record(odd->comm, n));
     call_text(calls[1], sizeof(calls[1]), mrail_calls_record(usual->comm, n));
-    diagnose_add(judge->report, DIAGNOSE_MISMATCH, odd->rank->rank, NULL,
+    diagnose_add(check->report, DIAGNOSE_MISMATCH, odd->rank->rank, NULL,
                  "call %llu of %s is %s at rank %d, but %s at rank %d and %u "
                  "other%s",
                  (unsigned long long)n + 1, diagnose_comm_name(odd->comm),
@@ -249,7 +249,7 @@ static int judge_call(const diagnose_judge_t *judge,
     return 1;
 }
 
-int diagnose_judge_order(const diagnose_judge_t *judge,
+int diagnose_check_order(const diagnose_check_t *check,
                          const diagnose_group_t *group)
 {
     uint64_t first = UINT64_MAX, end = 0;
@@ -258,10 +258,11 @@ int diagnose_judge_order(const diagnose_judge_t *judge,
         first = MRAIL_MIN(first, group->members[i].comm->first);
         end = MRAIL_MAX(end, group->members[i].comm->entered);
     }
-    /* Ranks may be far apart after calls that do not synchronise. */
+    /* Check each call, because ranks may be many calls apart if the calls do
+     * not synchronise. */
     for (uint64_t n = MRAIL_MAX(first, end - MRAIL_MIN(end, 1000u)); n < end;
          ++n) {
-        if (judge_call(judge, group, n)) {
+        if (check_call(check, group, n)) {
             return 1;
         }
     }

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A late rank computes longer than the others by this part of the time, in at
- * least LATE_QUARTERS of four periods. Chance may explain a few long times, so
- * it must also do so without them. */
+/* A rank is late if it computes longer than the others by this fraction of the
+ * time, in at least LATE_QUARTERS of four periods. Because a few long times may
+ * be due to chance, the rank must also be late without them. */
 #define LATE 0.25
 #define LATE_QUARTERS 3u
 #define LATE_TRIMMED 0.2
@@ -80,7 +80,7 @@ static uint64_t computed_by_others(const diagnose_group_t *group, unsigned self,
     return room[count / 2];
 }
 
-/* The calls that all members still show. */
+/* The range of calls of which all members still have records. */
 typedef struct window {
     uint64_t from, to;
     uint64_t length_ns;
@@ -161,7 +161,7 @@ static int is_late(const diagnose_group_t *group, unsigned self,
             LATE_TRIMMED * (double)window->length_ns);
 }
 
-/* How long a rank computed, of a time of total_s. */
+/* The time that a rank computed, out of total_s. */
 typedef struct late {
     double own_s, others_s, total_s;
     uint64_t calls;
@@ -194,18 +194,18 @@ static int has_more_work(const diagnose_group_t *group, unsigned self,
     return own_s - others_s > LATE * (late->total_s - late->own_s + own_s);
 }
 
-static void add_late(const diagnose_judge_t *judge,
+static void add_late(const diagnose_check_t *check,
                      const diagnose_group_t *group, unsigned self, late_t late)
 {
     const diagnose_member_t *member = &group->members[self];
     diagnose_gaps_t gaps = diagnose_gaps(member->comm);
     int works = has_more_work(group, self, &late);
 
-    if (!works && !diagnose_is_starved(judge->snapshot, member->rank)) {
-        return; /* the ranks get different shares of too few cores */
+    if (!works && !diagnose_is_starved(check->snapshot, member->rank)) {
+        return; /* too few cores, of which the ranks get unequal shares */
     }
     diagnose_add(
-        judge->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
+        check->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
         member->rank->rank, NULL,
         "it spent %.0f %% of the last %.1f s (%llu collectives of %s) "
         "outside MPI, the others %.0f %%; before a call it computed "
@@ -218,14 +218,14 @@ static void add_late(const diagnose_judge_t *judge,
         100 * diagnose_delay_share(member->rank));
 }
 
-/* Calls are so frequent that the records cover too short a time. The sums of
- * two samples cover the time between them. */
-static void judge_late_by_sums(const diagnose_judge_t *judge,
+/* Used if calls are so frequent that the records cover too short a time.
+ * Instead, compares the sums of two samples. */
+static void check_late_by_sums(const diagnose_check_t *check,
                                const diagnose_group_t *group, unsigned self,
                                uint64_t *room)
 {
     const diagnose_member_t *member = &group->members[self];
-    double total_s = (double)judge->snapshot->sample_ns / 1e9, own, others;
+    double total_s = (double)check->snapshot->sample_ns / 1e9, own, others;
     unsigned count = 0;
 
     for (unsigned i = 0; i < group->count; ++i) {
@@ -244,7 +244,7 @@ static void judge_late_by_sums(const diagnose_judge_t *judge,
     own = (double)(member->comm->computed - member->earlier->computed) / 1e9;
     if ((total_s > 0) && (own - others > LATE * total_s) &&
         (member->comm->entered > member->earlier->entered + LATE_MIN_CALLS)) {
-        add_late(judge, group, self,
+        add_late(check, group, self,
                  (late_t){MRAIL_MIN(own, total_s), others, total_s,
                           member->comm->entered - member->earlier->entered});
     }
@@ -262,7 +262,7 @@ static late_t late_in(const diagnose_group_t *group, unsigned self,
                     (double)window->length_ns / 1e9, window->to - window->from};
 }
 
-void diagnose_judge_late(const diagnose_judge_t *judge,
+void diagnose_check_late(const diagnose_check_t *check,
                          const diagnose_group_t *group, uint64_t *room)
 {
     window_t window = find_window(group);
@@ -272,9 +272,9 @@ void diagnose_judge_late(const diagnose_judge_t *judge,
     }
     for (unsigned i = 0; i < group->count; ++i) {
         if (window.length_ns < LATE_MIN_NS) {
-            judge_late_by_sums(judge, group, i, room);
+            check_late_by_sums(check, group, i, room);
         } else if (is_late(group, i, &window, room)) {
-            add_late(judge, group, i, late_in(group, i, &window, room));
+            add_late(check, group, i, late_in(group, i, &window, room));
         }
     }
 }

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The rate of a rail is that over the last chunks: those of this time, which
- * must have ended a short time ago. */
+/* The rate of a rail is measured over its last chunks: those of this period,
+ * which must have ended recently. */
 #define RATE_NS (3 * MRAIL_NS_PER_SEC)
 #define RECENT_NS (30 * MRAIL_NS_PER_SEC)
 #define BATCH 512u
@@ -40,7 +40,7 @@ static unsigned read_records(const char *command, const char *path,
     if (mrail_follow_open(&follow, path) != MRAIL_PAGE_ALIVE) {
         return 0;
     }
-    /* The writer may be as fast as this reader. */
+    /* Limit the reads, because the writer may be as fast as this reader. */
     while (count < 2 * follow.reader.num_records) {
         if (!mrail_grow(&records, count + BATCH, sizeof(*records))) {
             mrail_tool_fail(command, "out of memory");
@@ -126,8 +126,8 @@ static void path_remove(diagnose_rank_t *rank, diagnose_path_t *path)
     *path = rank->paths[--rank->num_paths];
 }
 
-/* A lane that was closed after a failure is no longer on the page. Its event
- * has the rail: "soft1:1: lane 3 to peer 17a4 closing (failed)". */
+/* A lane that was closed after a failure is no longer on the page, but its
+ * event names the rail: "soft1:1: lane 3 to peer 17a4 closing (failed)". */
 static int closed_rail_of(const mrail_page_t *page, uint64_t peer,
                           unsigned slot)
 {
@@ -165,7 +165,7 @@ static int rail_of(const mrail_page_t *page, uint64_t peer, unsigned slot)
     return closed_rail_of(page, peer, slot);
 }
 
-/* A path is of interest from the time that it was retired. */
+/* Adds a path when an event retires it, and removes it when it is up again. */
 static int take_path_event(const mrail_page_t *page,
                            const mrail_page_event_t *event,
                            diagnose_rank_t *rank)

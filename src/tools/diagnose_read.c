@@ -29,7 +29,7 @@ struct diagnose_reading {
     process_t *processes;
     unsigned num_processes;
     uint64_t sample_ns, now_ns;
-    diagnose_rank_t *ranks; /* of the job that was asked for last */
+    diagnose_rank_t *ranks; /* of the last job that diagnose_job() returned */
 };
 
 static void *allocate(const diagnose_reading_t *reading, size_t size)
@@ -248,8 +248,8 @@ static void fill_sample(const diagnose_reading_t *reading,
     }
 }
 
-/* The end of the last collective of a process that has ended, or the last
- * update of its page. */
+/* Returns when a process that has ended was last active: the end of its last
+ * collective, or the last update of its page. */
 static uint64_t last_sign(const process_t *process)
 {
     uint64_t last_ns = 0;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Ranks of a table, so that it fits on a screen. */
+/* Maximum number of ranks in a table, so that it fits on a screen. */
 #define MAX_ROWS 32u
 
 /* ---- ranks ---- */
@@ -31,7 +31,7 @@ static const mrail_calls_comm_t *current(const diagnose_rank_t *rank)
     return best;
 }
 
-/* The activity of a rank, and its start. */
+/* Activity of a rank, and when it began. */
 typedef struct activity {
     char text[64];
     uint64_t since_ns; /* 0: unknown */

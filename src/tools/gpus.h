@@ -31,7 +31,7 @@ typedef enum mrail_gpus_link {
 int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
                           uint64_t *bytes_per_s_p, char *why, size_t size);
 
-/* Returns 1 if the options ask for links between pairs of GPUs. */
+/* Returns 1 if the options request links between pairs of GPUs. */
 int mrail_gpus_have_pairs(const mrail_gpus_options_t *options);
 
 /* Checks the options, which need num > 0. Returns 0, or -EINVAL with the
@@ -52,9 +52,9 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
      NULL},                                                                    \
         {"--gpu-link",                                                         \
          "KIND:RATE",                                                          \
-         "links between the GPUs of a node and their rate: mesh (one for "     \
-         "each ordered pair), switch (one to and one from a switch for each "  \
-         "GPU), none (mesh, no limit)",                                        \
+         "links between the GPUs of a node and their rate: mesh (between all " \
+         "pairs), switch (between each GPU and a switch) or none (mesh, no "   \
+         "limit)",                                                             \
          MRAIL_OPTION_TEXT,                                                    \
          offsetof(_type, _member.link),                                        \
          0,                                                                    \

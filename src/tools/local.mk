@@ -172,7 +172,7 @@ pkglibexec_PROGRAMS += mrail-diagnose
 noinst_LTLIBRARIES += libmrail-diagnose.la
 libmrail_diagnose_la_SOURCES = src/tools/diagnose.h \
     src/tools/diagnose_calls.c src/tools/diagnose_calls.h \
-    src/tools/diagnose_hang.c src/tools/diagnose_judge.c \
+    src/tools/diagnose_hang.c src/tools/diagnose_check.c \
     src/tools/diagnose_late.c src/tools/diagnose_rails.c \
     src/tools/diagnose_show.c
 mrail_diagnose_SOURCES = src/tools/diagnose.c src/tools/diagnose_read.c

@@ -114,7 +114,8 @@ static int arm_pairwise(plan_arms_net_t *net, plan_arm_t *arm)
     rounds_t rounds;
     int ret;
 
-    /* Only the baseline of these plans counts, so they need not be good. */
+    /* Only the baseline of these plans is used, so the plans need not be good.
+     */
     options.gap = options.relayed_gap = 1;
     options.relay_threshold = UINT64_MAX - 1;
     ret = sort_rounds(net, &rounds);
@@ -224,7 +225,7 @@ typedef struct arm_ops {
     const char *name, *source;
     int (*compute)(plan_arms_net_t *net, plan_arm_t *arm);
     int is_bound;
-    int needs_one_group; /* 1: knows neither leaf groups nor uplinks */
+    int needs_one_group; /* 1: the arm models neither leaf groups nor uplinks */
 } arm_ops_t;
 
 static const arm_ops_t all_arms[PLAN_NUM_ARMS] = {
@@ -257,8 +258,8 @@ static int compute(plan_arms_net_t *net, const arm_ops_t *ops, plan_arm_t *arm)
     *arm = (plan_arm_t){0};
     if (ops->needs_one_group && net->num_leaf_groups > 1) {
         snprintf(arm->why, sizeof(arm->why),
-                 "the nodes are in several leaf groups, and it knows no "
-                 "uplinks");
+                 "the nodes are in several leaf groups, but the method "
+                 "does not model uplinks");
         return 0;
     }
     plan_arms_net_clear(net);

@@ -50,8 +50,8 @@ static void list_entries(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
             plan_arms_net_add_inside(net, i, kind);
         } else if (kind == PLAN_ARMS_RAILS && from == to) {
             snprintf(arm->why, sizeof(arm->why),
-                     "rank %u to rank %u: on one node over rails, and its "
-                     "stages are between nodes",
+                     "rank %u to rank %u: on one node over rails, but "
+                     "stages are only between nodes",
                      d->from, d->to);
             return;
         } else if (kind == PLAN_ARMS_RAILS) {
@@ -183,8 +183,8 @@ int plan_arm_fast(plan_arms_net_t *net, plan_arm_t *arm)
 
     if (net->num_nodes > PLAN_ARMS_MAX_STAGE_NODES) {
         snprintf(arm->why, sizeof(arm->why),
-                 "%u nodes: its stages are computed for at most %u",
-                 net->num_nodes, PLAN_ARMS_MAX_STAGE_NODES);
+                 "%u nodes: stages are computed for at most %u", net->num_nodes,
+                 PLAN_ARMS_MAX_STAGE_NODES);
         return 0;
     }
     fast.entries = malloc((net->num_demands + 1) * sizeof(*fast.entries));

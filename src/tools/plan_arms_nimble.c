@@ -4,11 +4,11 @@
  * moment. The cost of a path is the cost of its most expensive link, so any
  * increasing function of the load orders paths without relays in the same way.
  *
- * The paper leaves some details open; these are our choices. The load of a link
- * includes the bytes to be routed, because otherwise all idle links would cost
- * the same, even slow ones. The fraction is 1/4. A relay raises the cost by the
- * fraction 1 MB / (bytes of the demand). Demands of at most 1 MB use no more
- * relays than needed.
+ * Where the paper leaves details open, this file makes the following choices.
+ * The load of a link includes the bytes to be routed, because otherwise all
+ * idle links would cost the same, even slow ones. The fraction is 1/4. A relay
+ * raises the cost by the fraction 1 MB / (bytes of the demand). Demands of at
+ * most 1 MB use no more relays than needed.
  */
 #include "config.h"
 #include "tools/plan_arms_priv.h"

@@ -24,9 +24,10 @@ int plan_arms_stages(uint64_t *bytes, const double *seconds_per_byte,
 static inline void plan_arm_no_rail(plan_arm_t *arm,
                                     const mrail_plan_demand_t *demand)
 {
-    snprintf(arm->why, sizeof(arm->why),
-             "rank %u to rank %u: no common rail, and it knows no other path",
-             demand->from, demand->to);
+    snprintf(
+        arm->why, sizeof(arm->why),
+        "rank %u to rank %u: no common rail, and the method has no other path",
+        demand->from, demand->to);
 }
 
 #endif

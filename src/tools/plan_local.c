@@ -50,8 +50,8 @@ static int is_osdev(hwloc_obj_t object, hwloc_obj_osdev_type_t type)
     return object->attr->osdev.type == type && object->name != NULL;
 }
 
-/* Finds the rails. Those beyond the planner's limit are left out. *all_p counts
- * all of them, for a message. */
+/* Finds the rails, up to the planner's limit. *all_p counts all of them, so
+ * that a message can say how many were left out. */
 static void find_rails(machine_t *machine, unsigned *all_p)
 {
     hwloc_obj_t object = NULL;

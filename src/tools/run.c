@@ -24,7 +24,7 @@
 #define COMMAND "run"
 /* same as in lab_command.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
-/* with "run-", what fits into the name of a session */
+/* after "run-", the longest text that fits into the name of a session */
 #define JOB_NAME_MAX 36u
 /* shared by all jobs of a lab */
 #define MRAIL_LAB_SESSION "lab"
@@ -258,7 +258,7 @@ static void check_soft(const mrail_run_options_t *options)
     }
 }
 
-/* Finds out whether a launcher has started this process as a rank. */
+/* Determines whether a launcher has started this process as a rank. */
 static void check_rank(run_t *run, const mrail_launch_t *launch)
 {
     mrail_run_options_t *options = &run->options;
@@ -299,7 +299,7 @@ static void name_session(run_t *run, const mrail_launch_t *launch)
         snprintf(run->session, sizeof(run->session), "run-%ld", (long)getpid());
         return;
     }
-    /* Names of jobs differ at their ends. */
+    /* Keeps the end of the name, because names of jobs differ there. */
     length = strlen(launch->job);
     snprintf(run->session, sizeof(run->session), "run-%s",
              launch->job +

@@ -38,10 +38,10 @@ static const mrail_option_t table[] = {
      "hotspot:F; each with @even, @odd or @FIRST-LAST for some of the hosts",
      MRAIL_OPTION_TEXT, FIELD(patterns), 0, 0, NULL},
     {"--demand", "FILE",
-     "instead: lines FROM TO BYTES between NICs, see mrail-demand(5)",
+     "instead of patterns: lines FROM TO BYTES between NICs, see mrail-demand(5)",
      MRAIL_OPTION_TEXT, FIELD(demand), 0, 0, NULL},
     {"--demand-pattern", "SPEC",
-     "instead: a pattern of mrail plan between NICs, such as moe or "
+     "instead: demands between NICs by a pattern of mrail plan, such as moe or "
      "zipf:size=64m",
      MRAIL_OPTION_TEXT, FIELD(demand_pattern), 0, 0, NULL},
     {"--method", "LIST",
@@ -134,8 +134,8 @@ static const mrail_command_t command = {
         "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
         "compares ways to choose paths: time, load of uplinks, queue pairs.\n"
         "FABRIC is a file, see mrail-fabric(5), '-' for stdin, or the name of an\n"
-        "installed one: ctccl, ethereal-256, ethereal-512, lab-8, paralet-128,\n"
-        "paralet-1024.\n",
+        "installed one: ctccl, ethereal-256, ethereal-512, lab-4, lab-8,\n"
+        "paralet-128, paralet-1024.\n",
     .options = table,
     .more = help_on_methods,
     .epilog =

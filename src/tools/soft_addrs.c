@@ -70,10 +70,11 @@ static int take_line(mrail_text_line_t *line, void *arg)
         return -EINVAL;
     }
     if (addrs->num_nodes > 0 && rails != addrs->num_rails) {
-        return mrail_text_fail(line,
-                               "%s has %u rails, nodes before it have %u; all "
-                               "nodes must have the same number",
-                               line->words[0], rails, addrs->num_rails);
+        return mrail_text_fail(
+            line,
+            "%s has %u rails, but earlier nodes have %u; all "
+            "nodes must have the same number",
+            line->words[0], rails, addrs->num_rails);
     }
     if (addrs->num_nodes == SROCE_SESSION_MAX_NODES) {
         return mrail_text_fail(line, "more than %d nodes",

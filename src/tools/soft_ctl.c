@@ -31,8 +31,8 @@ typedef struct soft_ctl {
     mrail_tool_args_t actions;
 } soft_ctl_t;
 
-/* Reads an action of fault scripts: NAME or NAME=VALUE[,VALUE]. `more` names
- * actions that are not in the table. */
+/* Reads an action of fault scripts: NAME or NAME=VALUE[,VALUE]. For its
+ * message, `more` names the actions that are valid but not in the table. */
 static int soft_ctl_read(const sroce_fault_action_def_t *defs,
                          const char *action, const char *more,
                          sroce_fault_action_t *fault_p)

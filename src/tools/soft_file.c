@@ -98,8 +98,9 @@ int soft_file_check(const char *path, const soft_file_session_t *session,
 
 /* ---- Faults in an option ---- */
 
-/* Only faults of a GPU can be given: `--gpu-link none` is a GPU without links,
- * and a count of failing copies would end early. */
+/* Only faults of a GPU are allowed. GPUs without links are requested by
+ * `--gpu-link none`, and a count of failing copies could run out before the
+ * program starts. */
 static int read_fault(char *word, uint32_t *settings_p, char *why, size_t size)
 {
     const uint32_t known =

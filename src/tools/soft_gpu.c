@@ -76,7 +76,8 @@ int soft_gpu_create(const char *session, const mrail_gpus_options_t *options,
 
     sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
     if (params.num_gpus == 0) {
-        unlink(path); /* left behind by a session that was killed */
+        unlink(path); /* the file may be left over from a session that was
+                       * killed */
         return 0;
     }
     ret = sgpu_session_create(path, &params);

@@ -24,7 +24,7 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
  * nothing if the session has no GPUs. Returns 0 or -errno. */
 int soft_gpu_environment(const char *session, unsigned num_rails);
 
-/* Opens the GPUs. Returns NULL if the session has none. fd_p as in
+/* Opens the GPUs. Returns NULL if the session has none. For fd_p, see
  * sgpu_session_open(). */
 sgpu_session_t *soft_gpu_open(const char *session, int *fd_p);
 

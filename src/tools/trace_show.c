@@ -20,7 +20,8 @@ static void rail_text(char *text, const mrail_page_t *page, unsigned rail)
     }
 }
 
-/* Returns the UDP source port of a lane now; 0: the page does not show it. */
+/* Returns the current UDP source port of a lane, or 0 if the page does not show
+ * it. */
 static unsigned lane_sport(const mrail_page_t *page, uint64_t peer,
                            unsigned lane)
 {

@@ -51,7 +51,8 @@ typedef struct mrail_topo_reader {
 /* Writes a message for an error of the planner, which writes none itself. */
 int mrail_topo_reader_result(mrail_topo_reader_t *reader, int ret);
 
-/* Records that the current line has taken over a value from line *owner_p. */
+/* Records that the current line overrides a value that line *owner_p has set.
+ */
 void mrail_topo_reader_claim(mrail_topo_reader_t *reader, unsigned *owner_p);
 
 int mrail_topo_reader_nodes(mrail_topo_reader_t *reader, const char *word,

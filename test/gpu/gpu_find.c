@@ -1,4 +1,4 @@
-/* How src/cuda finds the driver. This program is not linked to it. */
+/* Tests how src/cuda finds the driver, to which this program is not linked. */
 #include "config.h"
 #include "gpu_test.h"
 

@@ -53,30 +53,30 @@ static int run_pair(int (*first)(void), int (*second)(void))
     return ret;
 }
 
-static int tell(const void *data, size_t size)
+static int send_bytes(const void *data, size_t size)
 {
     return (send(to_peer, data, size, MSG_NOSIGNAL) == (ssize_t)size) ? 0 : -1;
 }
 
-static int hear(void *data, size_t size)
+static int receive_bytes(void *data, size_t size)
 {
     return (recv(to_peer, data, size, 0) == (ssize_t)size) ? 0 : -1;
 }
 
 /* Messages without content order the two processes. */
-static int tell_go(void)
+static int send_go(void)
 {
-    return tell("go", 2);
+    return send_bytes("go", 2);
 }
 
-static int hear_go(void)
+static int receive_go(void)
 {
     char text[2];
 
-    return hear(text, 2);
+    return receive_bytes(text, 2);
 }
 
-static int tell_fd(int fd)
+static int send_fd(int fd)
 {
     char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
     struct iovec iov = {.iov_base = &byte, .iov_len = 1};
@@ -93,7 +93,7 @@ static int tell_fd(int fd)
     return (sendmsg(to_peer, &msg, MSG_NOSIGNAL) == 1) ? 0 : -1;
 }
 
-static int hear_fd(void)
+static int receive_fd(void)
 {
     char control[CMSG_SPACE(sizeof(int))], byte;
     struct iovec iov = {.iov_base = &byte, .iov_len = 1};
@@ -129,13 +129,13 @@ static int memory_owner(void)
         cuIpcOpenMemHandle(&own, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     RESULT(CUDA_ERROR_INVALID_VALUE,
            cuIpcGetMemHandle(&handle, (uintptr_t)bytes));
-    CHECK(tell(&handle, sizeof(handle)) == 0);
-    CHECK(hear_go() == 0);
+    CHECK(send_bytes(&handle, sizeof(handle)) == 0);
+    CHECK(receive_go() == 0);
     CU(cuMemcpyDtoH(bytes, a, SIZE));
     CHECK(gpu_differs(bytes, SIZE, 2) == SIZE);
     CU(cuMemFree(a));
-    CHECK(tell_go() == 0);
-    return hear_go();
+    CHECK(send_go() == 0);
+    return receive_go();
 }
 
 static int memory_user(void)
@@ -146,7 +146,7 @@ static int memory_user(void)
     int ordinal;
 
     gpu_use(1);
-    CHECK(hear(&handle, sizeof(handle)) == 0);
+    CHECK(receive_bytes(&handle, sizeof(handle)) == 0);
     RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&a, handle, 0));
     damaged = handle;
     damaged.reserved[32] ^= 1; /* another file */
@@ -167,9 +167,9 @@ static int memory_user(void)
     gpu_fill(bytes, SIZE, 2);
     CU(cuMemcpyHtoD(a, bytes, SIZE));
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemFree(a));
-    CHECK(tell_go() == 0);
+    CHECK(send_go() == 0);
     /* The memory stays, although its owner has freed it. */
-    CHECK(hear_go() == 0);
+    CHECK(receive_go() == 0);
     CU(cuIpcCloseMemHandle(a));
     CU(cuMemcpyDtoH(bytes, a, SIZE));
     CHECK(gpu_differs(bytes, SIZE, 2) == SIZE);
@@ -178,7 +178,7 @@ static int memory_user(void)
     /* The handle of freed memory opens nothing. */
     RESULT(CUDA_ERROR_INVALID_HANDLE,
            cuIpcOpenMemHandle(&a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    return tell_go();
+    return send_go();
 }
 
 static int test_memory(void)
@@ -210,11 +210,11 @@ static int event_owner(void)
     CU(cuStreamWaitValue32(stream, a, 1, CU_STREAM_WAIT_VALUE_EQ));
     CU(cuEventRecord(event, stream));
     RESULT(CUDA_ERROR_NOT_READY, cuEventQuery(event));
-    CHECK(tell(&handle, sizeof(handle)) == 0);
-    CHECK(hear_go() == 0);
+    CHECK(send_bytes(&handle, sizeof(handle)) == 0);
+    CHECK(receive_go() == 0);
     CU(cuMemsetD32Async(a, 1, 1, NULL));
     CU(cuEventSynchronize(event));
-    return hear_go();
+    return receive_go();
 }
 
 static int event_user(void)
@@ -225,19 +225,19 @@ static int event_user(void)
 
     gpu_use(2);
     CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK(hear(&handle, sizeof(handle)) == 0);
+    CHECK(receive_bytes(&handle, sizeof(handle)) == 0);
     CU(cuIpcOpenEventHandle(&event, handle));
     RESULT(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     CU(cuStreamWaitEvent(stream, event, 0));
     RESULT(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
-    CHECK(tell_go() == 0);
+    CHECK(send_go() == 0);
     CU(cuStreamSynchronize(stream));
     CU(cuEventQuery(event));
     /* This process records as well. */
     CU(cuEventRecord(event, stream));
     CU(cuEventSynchronize(event));
     CU(cuEventDestroy(event));
-    return tell_go();
+    return send_go();
 }
 
 static int test_events(void)
@@ -266,9 +266,9 @@ static int fd_owner(void)
     CU(cuMemGetHandleForAddressRange(&fd, a + MIB, MIB,
                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
     CHECK((fstat(fd, &st) == 0) && ((st.st_mode & 0777) == 0600));
-    CHECK(tell_fd(fd) == 0);
+    CHECK(send_fd(fd) == 0);
     close(fd);
-    CHECK(hear_go() == 0);
+    CHECK(receive_go() == 0);
     CU(cuMemcpyDtoH(bytes, a, SIZE));
     CHECK(bytes[MIB] == 0xee);
     return 0;
@@ -277,7 +277,7 @@ static int fd_owner(void)
 /* A device maps the range that begins at the offset of the descriptor. */
 static int fd_user(void)
 {
-    int fd = hear_fd();
+    int fd = receive_fd();
     off_t offset = lseek(fd, 0, SEEK_CUR);
     uint8_t *map;
 
@@ -287,7 +287,7 @@ static int fd_user(void)
     CHECK((map[0] == gpu_byte(3, MIB)) &&
           (map[MIB - 1] == gpu_byte(3, 2 * MIB - 1)));
     map[0] = 0xee;
-    return tell_go();
+    return send_go();
 }
 
 static int test_dma_buf(void)
@@ -303,7 +303,7 @@ static int doomed(void)
 
     gpu_use(3);
     CU(cuMemAlloc(&a, MEMORY - MIB));
-    CHECK(tell_go() == 0);
+    CHECK(send_go() == 0);
     pause();
     return -1;
 }
@@ -314,12 +314,12 @@ static int survivor(void)
     pid_t pid;
 
     gpu_use(3);
-    CHECK(hear(&pid, sizeof(pid)) == 0);
+    CHECK(receive_bytes(&pid, sizeof(pid)) == 0);
     RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&a, 2 * MIB));
     CU(cuMemAlloc(&a, MIB));
     CU(cuMemFree(a));
     kill(pid, SIGKILL);
-    CHECK(hear_go() == 0); /* its parent has collected its status */
+    CHECK(receive_go() == 0); /* its parent has collected its status */
     CU(cuMemAlloc(&a, MEMORY));
     CU(cuMemFree(a));
     return 0;
@@ -342,12 +342,12 @@ static int doomed_parent(void)
     }
     close(fds[0]);
     to_peer = fds[1];
-    CHECK(hear_go() == 0); /* it has its memory */
+    CHECK(receive_go() == 0); /* it has its memory */
     to_peer = peer;
-    CHECK(tell(&pid, sizeof(pid)) == 0);
+    CHECK(send_bytes(&pid, sizeof(pid)) == 0);
     CHECK(waitpid(pid, &status, 0) == pid);
     CHECK(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
-    return tell_go();
+    return send_go();
 }
 
 static int test_killed(void)
@@ -400,7 +400,7 @@ static int touch_imported(void)
     CUdeviceptr a;
 
     gpu_use(0);
-    CHECK(hear(&handle, sizeof(handle)) == 0);
+    CHECK(receive_bytes(&handle, sizeof(handle)) == 0);
     CU(cuIpcOpenMemHandle(&a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     return *(volatile uint8_t *)(uintptr_t)a;
 }
@@ -413,8 +413,8 @@ static int touch_owner(void)
     gpu_use(0);
     CU(cuMemAlloc(&a, 100));
     CU(cuIpcGetMemHandle(&handle, a));
-    CHECK(tell(&handle, sizeof(handle)) == 0);
-    return hear_go();
+    CHECK(send_bytes(&handle, sizeof(handle)) == 0);
+    return receive_go();
 }
 
 static int touch_user(void)
@@ -422,7 +422,7 @@ static int touch_user(void)
     int status = status_of(touch_imported);
 
     CHECK(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV));
-    return tell_go();
+    return send_go();
 }
 
 static int test_touch(void)
@@ -485,11 +485,11 @@ static int pool_owner(void)
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemPoolExportPointer(&data, a + 8));
     CU(cuMemPoolExportToShareableHandle(
         &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    CHECK(tell_fd(fd) == 0);
+    CHECK(send_fd(fd) == 0);
     close(fd);
     CU(cuMemPoolExportPointer(&data, a));
-    CHECK(tell(&data, sizeof(data)) == 0);
-    CHECK(hear_go() == 0);
+    CHECK(send_bytes(&data, sizeof(data)) == 0);
+    CHECK(receive_go() == 0);
     CU(cuMemcpyDtoH(bytes, a, SIZE));
     CHECK(gpu_differs(bytes, SIZE, 6) == SIZE);
     return 0;
@@ -504,7 +504,7 @@ static int pool_user(void)
     int fd;
 
     gpu_use(0);
-    fd = hear_fd();
+    fd = receive_fd();
     CHECK(fd >= 0);
     CU(cuMemPoolImportFromShareableHandle(
         &pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -516,7 +516,7 @@ static int pool_user(void)
                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     RESULT(CUDA_ERROR_INVALID_VALUE,
            cuMemAllocFromPoolAsync(&more, MIB, pool, NULL));
-    CHECK(hear(&data, sizeof(data)) == 0);
+    CHECK(receive_bytes(&data, sizeof(data)) == 0);
     CU(cuDeviceGetDefaultMemPool(&default_pool, 0));
     RESULT(CUDA_ERROR_INVALID_VALUE,
            cuMemPoolImportPointer(&address, default_pool, &data));
@@ -536,7 +536,7 @@ static int pool_user(void)
     RESULT(CUDA_ERROR_INVALID_HANDLE,
            cuMemPoolImportPointer(&address, pool, &data));
     CU(cuMemPoolDestroy(pool));
-    CHECK(tell_go() == 0);
+    CHECK(send_go() == 0);
     return 0;
 }
 

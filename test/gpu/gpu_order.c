@@ -1,6 +1,6 @@
 /*
- * Property: work in streams has the effect of the program order if all that
- * touches the same buffer is ordered by streams and events.
+ * Property: work in streams has the effect of the program order, provided that
+ * streams and events order all operations on the same buffer.
  *
  * A seed gives a random program: copies and memory sets over small buffers on
  * all devices, in several streams. Before an operation uses a buffer that
@@ -8,7 +8,8 @@
  * the rules of the legacy stream order the two. A reference executes the same
  * program on arrays at once. Then all buffers must be equal.
  *
- * MRAIL_TEST_FULL runs more seeds. An argument is the only seed to run.
+ * MRAIL_TEST_FULL runs more seeds. With an argument, the program runs only that
+ * seed.
  */
 #include "config.h"
 #include "gpu_test.h"

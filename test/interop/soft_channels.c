@@ -27,7 +27,7 @@ static void nothing_to_read_is_eagain(void)
     OK();
 }
 
-static void armed_once_tells_once(void)
+static void armed_once_notifies_once(void)
 {
     struct ibv_cq *cq = NULL;
     void *context = NULL;
@@ -47,7 +47,7 @@ static void armed_once_tells_once(void)
 }
 
 /* Earlier completions raise no event. */
-static void only_new_completions_tell(void)
+static void only_new_completions_notify(void)
 {
     struct ibv_wc wc;
 
@@ -234,8 +234,8 @@ static void a_waiting_thread_is_woken(void)
 void channel_tests(void)
 {
     nothing_to_read_is_eagain();
-    armed_once_tells_once();
-    only_new_completions_tell();
+    armed_once_notifies_once();
+    only_new_completions_notify();
     solicited_only();
     solicited_does_not_disarm();
     destroy_waits_for_acknowledgements();

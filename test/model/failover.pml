@@ -5,9 +5,9 @@
  * There are two ends and LANES lanes, each with up to EPOCHS epochs. Both ends
  * send active messages, and end 0 also a WRITE. An epoch of a lane may break at
  * any time. Packets in flight then arrive late or never, and completions are
- * not seen. Each end notices the break by itself or is told of it. Control
- * messages may be lost, repeated and reordered: once sent, a message may be
- * received at any later time, or never.
+ * not seen. Each end notices the break by itself, or learns of it from the
+ * other end. Control messages may be lost, repeated and reordered: once sent, a
+ * message may be received at any later time, or never.
  *
  * once   an active message is received once              (assert in take)
  * late   no WRITE arrives after its operation completed  (assert in take)

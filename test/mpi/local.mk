@@ -148,20 +148,21 @@ endif
 # These do not call MPI_Init, so they need no rails.
 if HAVE_OMPI_COLL
 if HAVE_CMOCKA
-check_PROGRAMS += test_gather test_tell
-TESTS += test_gather test_tell
+check_PROGRAMS += test_gather test_record_exchange
+TESTS += test_gather test_record_exchange
 test_gather_SOURCES = test/mpi/test_gather.c test/mpi/mock_pml.c \
     test/mpi/mock_pml.h src/mpi/coll/gather.c src/mpi/coll/gather.h \
     src/mpi/coll/request.h
 test_gather_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
 test_gather_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
 test_gather_LDADD = $(TEST_LIBS) $(MPI_LIBS) -lopen-pal
-test_tell_SOURCES = test/mpi/test_tell.c test/mpi/mock_pml.c \
-    src/mpi/coll/gather.c src/mpi/coll/mrail_coll_tell.c
-test_tell_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
-test_tell_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
-test_tell_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=realloc
-test_tell_LDADD = libmrail-coll.la $(TEST_LIBS) $(MPI_LIBS) -lopen-pal -lm
+test_record_exchange_SOURCES = test/mpi/test_record_exchange.c \
+    test/mpi/mock_pml.c src/mpi/coll/gather.c src/mpi/coll/mrail_coll_records.c
+test_record_exchange_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
+test_record_exchange_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
+test_record_exchange_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=realloc
+test_record_exchange_LDADD = libmrail-coll.la $(TEST_LIBS) $(MPI_LIBS) \
+    -lopen-pal -lm
 endif
 endif
 

@@ -1,7 +1,8 @@
 /*
- * Device memory that cannot be exchanged, on one rank among others that are
- * all right. With MPI_ERRORS_RETURN, the call must fail on all ranks, and the
- * next exchange must be right. Usage: mpi_gpu_bad CASE, on at least 3 ranks.
+ * Device memory that cannot be exchanged, on one rank, while the buffers of all
+ * other ranks are valid. With MPI_ERRORS_RETURN, the call must fail on all
+ * ranks, and the next exchange must be right. Usage: mpi_gpu_bad CASE, on at
+ * least 3 ranks.
  *
  *   half   the buffer begins in host memory and ends in device memory
  *   freed  the buffer was freed

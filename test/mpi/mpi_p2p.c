@@ -48,7 +48,7 @@ static void test_sizes(void)
     mt_result("messages of 0 B to 16 MB", ok);
 }
 
-/* Uses only one pair, because 256 MB per direction take much memory. */
+/* Uses only one pair, because 256 MB per direction take a lot of memory. */
 static void test_huge(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);

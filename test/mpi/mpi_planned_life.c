@@ -579,7 +579,7 @@ static void test_mismatch(int number)
 /* ---- in-flight limit ---- */
 
 /* All pairs exchange equal bytes, with random differences of up to a half. Some
- * ranks have more bytes, so that the ranks do not wait and progress alike. */
+ * ranks have more bytes, so that the ranks do not all wait at the same time. */
 static void test_limited(int number)
 {
     int size = mt_size(MPI_COMM_WORLD), ok = 1;

@@ -1,7 +1,7 @@
 /*
- * Makes plans slow. coll/mrail reads the processor time of its thread before and
- * after a plan, and nothing else does. Here, this takes SLOW_MS each time, and
- * counts as processor time.
+ * Makes plans slow. coll/mrail reads the processor time of its thread before
+ * and after a plan, and nowhere else. Here, each reading takes SLOW_MS, which
+ * count as processor time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

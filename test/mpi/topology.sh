@@ -156,7 +156,7 @@ chmod +x "$tmp/other"
 with=$tmp/other
 files="-x OMPI_MCA_coll_mrail_topology=$tmp/pods"
 sed 's/80MB/81MB/' "$tmp/pods" >"$tmp/other-pods"
-says 'rank 5 has another one' 'rank 5 has another topology file than rank 0'
+says 'rank 5 has another one' 'rank 5 has a different topology file from rank 0'
 rm "$tmp/other-pods"
 says 'rank 5 has none' 'rank 5: .*/other-pods: No such file or directory'
 # In one pod, rail 0 of rank 5 is soft1.

@@ -169,10 +169,10 @@ static double median(double *values)
 static void check_rank(const mca_coll_mrail_schedule_t *schedule)
 {
     const uint64_t *record = mca_coll_mrail_records_get(&schedule->records, 0);
-    uint64_t told = 0, covered = 0;
+    uint64_t listed = 0, covered = 0;
 
     for (size_t i = 0; i < mca_coll_mrail_record_num_demands(record); ++i) {
-        told += mca_coll_mrail_record_bytes(record, i);
+        listed += mca_coll_mrail_record_bytes(record, i);
     }
     for (size_t i = 0; i < schedule->num_sends; ++i) {
         covered += schedule->sends[i].bytes;
@@ -181,7 +181,7 @@ static void check_rank(const mca_coll_mrail_schedule_t *schedule)
         covered +=
             (schedule->flows[i].from == 0) ? schedule->flows[i].bytes : 0;
     }
-    assert_true(told == covered);
+    assert_true(listed == covered);
 }
 
 /* Time of the local part of a call whose demands are those of the last one. */

@@ -316,7 +316,7 @@ static unsigned new_seq(unsigned me, unsigned epoch)
 }
 
 /* The lane is freed. */
-static void forget_lane(end_t *end)
+static void reap_lane(end_t *end)
 {
     end->epoch = end->request = end->peer_request = end->refused = 0;
     end->confirm_wanted = 0;
@@ -365,13 +365,13 @@ static void retire(unsigned me, unsigned event)
 {
     w.end[me].prev_epoch = w.end[me].epoch;
     event_at(me, event);
-    forget_lane(&w.end[me]);
+    reap_lane(&w.end[me]);
 }
 
 static void drop(unsigned me)
 {
     event_at(me, EV(DROP));
-    forget_lane(&w.end[me]);
+    reap_lane(&w.end[me]);
 }
 
 static void reconnect(unsigned me)

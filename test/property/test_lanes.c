@@ -1,8 +1,8 @@
 /*
  * Two complete engines over fake verbs, in virtual time. Control messages may
  * be lost, duplicated, late or reordered. Lanes may be evicted at any time, and
- * move to other source ports at the wish of either end. A process may compute,
- * or die silently. For every seed:
+ * move to other source ports at the request of either end. A process may
+ * compute, or die silently. For every seed:
  *
  * - A request finds the QP to which its own QP is connected, with a buffer for
  *   it, and never a destroyed QP. Nothing is posted to a released lane.

@@ -181,7 +181,7 @@ static uint64_t degraded_bytes(unsigned pattern, unsigned from, unsigned to,
 }
 
 /* Patterns: random sizes, some of them small; a hot receiver on another node;
- * equal sizes; one rail with much or little; and demands of ranks with dead
+ * equal sizes; one rail with many or few bytes; and demands of ranks with dead
  * rails. */
 static void make_demands(unsigned pattern)
 {

@@ -1,6 +1,6 @@
 /*
- * src/tools/plan_arms.h on random topologies and exchanges (plan_topology.h).
- * For every seed:
+ * Tests src/tools/plan_arms.h on random topologies and exchanges
+ * (plan_topology.h). For every seed:
  *
  * - No arm is below the planner's bound, nor below the optimum of a linear
  *   program. An arm that is a bound is not above the optimum.

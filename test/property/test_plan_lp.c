@@ -1,7 +1,7 @@
 /*
- * src/orchestrator/plan.h, checked only against its specification: random
- * topologies and exchanges (plan_topology.h), their paths (plan_paths.h) and
- * two linear programs (plan_lp.h). For every seed:
+ * Tests src/orchestrator/plan.h against its specification alone, by means of
+ * random topologies and exchanges (plan_topology.h), their paths (plan_paths.h)
+ * and two linear programs (plan_lp.h). For every seed:
  *
  * - A demand without a path is refused by name, and the refusal has no effect.
  * - The pieces of a demand cover it, each on an existing path of its own.

@@ -12,7 +12,7 @@ check_PROGRAMS += test_many_peers
 TESTS += test_many_peers
 test_many_peers_SOURCES = test/sim/test_many_peers.c \
     test/sim/scripted_peers.c test/sim/scripted_peers.h \
-    test/sim/touch_guard.c test/sim/touch_guard.h
+    test/sim/touch_trap.c test/sim/touch_trap.h
 test_many_peers_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/sim
 test_many_peers_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_many_peers_LDADD = libtest-engine.la $(CMOCKA_LIBS)

@@ -4,14 +4,14 @@
  * another peer. Connecting must be lazy and paced. All messages must arrive in
  * order while peers vanish and rails die.
  *
- * Visits are counted by touch_guard.h: the memory of idle peers is made
+ * Visits are counted by touch_trap.h: the memory of idle peers is made
  * inaccessible, and each access to it counts.
  */
 #include "config.h"
 #include "scripted_peers.h"
 #include "rail/conn/conn.h"
 #include "test/sim/sanitized.h"
-#include "touch_guard.h"
+#include "touch_trap.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -44,9 +44,9 @@ static void start(unsigned max_qps)
 
 static int teardown(void **state)
 {
-    touch_guard_stop();
+    touch_trap_stop();
     script_stop();
-    touch_guard_end();
+    touch_trap_end();
     return 0;
 }
 
@@ -203,25 +203,25 @@ static size_t idle_from, idle_to;
 static void connect_hot_and_idle(unsigned hot, unsigned max_qps, int all)
 {
     start(max_qps);
-    touch_guard_record((size_t)MANY * 32 * 4096, 64);
+    touch_trap_record((size_t)MANY * 32 * 4096, 64);
     script_create_eps(0, hot);
     script_connect(0, hot, 1);
-    idle_from = touch_guard_position();
+    idle_from = touch_trap_position();
     script_create_eps(hot, MANY);
     script_connect(hot, MANY, all);
-    idle_to = touch_guard_position();
-    touch_guard_stop();
+    idle_to = touch_trap_position();
+    touch_trap_stop();
     script_run(2 * SECOND, 10 * MS);
 }
 
 static void watch(void)
 {
-    touch_guard_watch(idle_from, idle_to);
+    touch_trap_watch(idle_from, idle_to);
 }
 
 static void assert_touched(const char *what, unsigned limit)
 {
-    unsigned touched = touch_guard_touched();
+    unsigned touched = touch_trap_touched();
 
     printf("# %s: %u blocks of idle peers touched, limit %u\n", what, touched,
            limit);

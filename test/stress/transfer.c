@@ -50,7 +50,7 @@ typedef struct op {
     unsigned begun;
     unsigned completed;
     int failed;
-    int reported; /* 1 if the other end was told to check the bytes */
+    int reported; /* 1 if the other end was asked to check the bytes */
 } op_t;
 
 typedef enum message_kind {

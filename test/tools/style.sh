@@ -35,6 +35,17 @@ printf '#!/bin/sh\n# The %s starts.\ntrue\n' "keep""er" >"$tmp/word.sh"
 finds 'a word that is not in the glossary, in a script' check-prose word.sh \
     ":2: 'keeper': the field says session daemon"
 
+cat >"$tmp/name.c" <<'END'
+const char *text = "dice_throws";
+int is_word_LEFT_p;
+END
+sed -i "s/LEFT/jud""ge/" "$tmp/name.c"
+finds 'such a word in an identifier, but not in a string' check-prose name.c \
+    ":2: name 'is_word_judge_p': the field says check"
+
+printf '# The %s\n' "kn""ob" >"$tmp/heading.md"
+finds 'such a word in a heading' check-prose heading.md ":1: name '_The_knob'"
+
 printf '.Dd today\nThe message is to be sent.\n' >"$tmp/page.1"
 finds 'a construction, in a manual page' check-prose page.1 "'is to be'"
 

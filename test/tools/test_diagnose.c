@@ -1,5 +1,5 @@
 /*
- * Tests of the judgement of mrail diagnose: snapshots with one fault each, and
+ * Tests of the findings of mrail diagnose: snapshots with one fault each, and
  * snapshots without a fault that look suspicious.
  */
 #include "config.h"
@@ -95,14 +95,14 @@ static void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns)
     }
 }
 
-static void judge(void)
+static void check(void)
 {
-    assert_int_equal(diagnose_judge(&snapshot, &report), 0);
+    assert_int_equal(diagnose_check(&snapshot, &report), 0);
 }
 
 static void assert_none(void)
 {
-    judge();
+    check();
     if (report.num_findings != 0) {
         fail_msg("%s %s: %s", report.findings[0].subject,
                  diagnose_causes[report.findings[0].cause].text,
@@ -112,7 +112,7 @@ static void assert_none(void)
 
 static void assert_one(diagnose_cause_t cause, const char *subject)
 {
-    judge();
+    check();
     assert_int_equal(report.num_findings, 1);
     assert_int_equal(report.findings[0].cause, cause);
     assert_string_equal(report.findings[0].subject, subject);
@@ -252,7 +252,7 @@ static void test_crossed(void **state)
         add(comm_of(i, (i == 2) ? 1 : 0), MRAIL_CALLS_BARRIER, -1,
             NOW - 5000 * MS, 0);
     }
-    judge();
+    check();
     assert_true(report.num_findings >= 1);
     assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
 }
@@ -323,7 +323,7 @@ static void test_cycle(void **state)
 {
     wait_for(0, 1, 5000 * MS);
     wait_for(1, 0, 5000 * MS);
-    judge();
+    check();
     assert_int_equal(report.num_findings, 2);
     assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
     assert_int_equal(report.findings[1].cause, DIAGNOSE_MISMATCH);
@@ -364,7 +364,7 @@ static void test_late(void **state)
     for (uint64_t seed = 1; seed <= SEEDS; ++seed) {
         set_up(NULL);
         add_rounds(seed, (unsigned)seed % RANKS, 15 * MS);
-        judge();
+        check();
         if ((report.num_findings != 1) ||
             (report.findings[0].cause != DIAGNOSE_COMPUTE) ||
             (report.findings[0].rank != (int)(seed % RANKS))) {
@@ -393,7 +393,7 @@ static void test_not_late(void **state)
     for (uint64_t seed = 1; seed <= SEEDS; ++seed) {
         set_up(NULL);
         add_rounds(seed, RANKS, 0);
-        judge();
+        check();
         if (report.num_findings != 0) {
             fail_msg("seed %u: %s", (unsigned)seed,
                      report.findings[0].evidence);
@@ -476,7 +476,7 @@ static void test_order_of_findings(void **state)
     hang(3, 5000 * MS);
     ranks[0].rails[1].is_down = 1;
     ranks[1].state = 'T';
-    judge();
+    check();
     assert_int_equal(report.num_findings, 3);
     assert_int_equal(report.findings[0].cause, DIAGNOSE_STOPPED);
     assert_int_equal(report.findings[1].cause, DIAGNOSE_RAIL_DOWN);

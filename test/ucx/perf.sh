@@ -8,7 +8,7 @@ port=$(free_port)
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
 # A ucx_perftest that was built with MPI (Debian 13) would mistake itself for a
-# job of one rank, so it is told to work without MPI.
+# job of one rank, so the script switches MPI off.
 no_mpi=
 if "$ucx_perftest" -h 2>/dev/null </dev/null | grep -q '^ *-P <0|1>'; then
     no_mpi=yes

@@ -272,7 +272,7 @@ static void test_degraded_and_recovered(void **state)
     assert_int_equal(last, 85000000);
     last = mca_coll_mrail_rail_live(last, 91e6, 1e8, 1e8);
     assert_int_equal(last, 100000000);
-    /* An idle rail tells nothing. */
+    /* The rate of an idle rail is unknown (0). */
     assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8, 1e8), 0);
     assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8, 1e8), 20000000);
     /* Uplinks explain a fifth of the port rate, but not a tenth. */
@@ -381,13 +381,13 @@ static uint64_t *record_of(job_t *job, unsigned rank)
 }
 
 /* Returns the bytes of a demand if the sender announces them, or 0. */
-static uint64_t told_bytes(job_t *job, uint32_t from, uint32_t to)
+static uint64_t announced_bytes(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_topology_t *topology = job->topologies[from];
     mca_coll_mrail_record_rule_t rule = mca_coll_mrail_schedule_rule(topology);
     uint64_t bytes = record_of(job, from)[BYTES + to];
 
-    return mca_coll_mrail_record_is_told(
+    return mca_coll_mrail_record_is_announced(
                &rule, bytes, topology->node_of[from] == topology->node_of[to])
                ? bytes
                : 0;
@@ -553,7 +553,7 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_schedule_t *sender = job->schedule[from];
     const mca_coll_mrail_schedule_t *receiver = job->schedule[to];
-    uint64_t bytes = told_bytes(job, from, to);
+    uint64_t bytes = announced_bytes(job, from, to);
     uint64_t at = 0, covered = 0;
     const mca_coll_mrail_schedule_entry_t *send =
         find_entry(sender->sends, sender->num_sends, to);
@@ -562,10 +562,11 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
     int has_gaps = (record_of(job, from)[0] & MCA_COLL_MRAIL_GAPS_OUT) ||
                    (record_of(job, to)[0] & MCA_COLL_MRAIL_GAPS_IN);
 
-    assert_int_equal((sender->told[to] & MCA_COLL_MRAIL_TOLD_OUT) != 0,
-                     bytes > 0);
-    assert_int_equal((receiver->told[from] & MCA_COLL_MRAIL_TOLD_IN) != 0,
-                     bytes > 0);
+    assert_int_equal(
+        (sender->announced[to] & MCA_COLL_MRAIL_ANNOUNCED_OUT) != 0, bytes > 0);
+    assert_int_equal(
+        (receiver->announced[from] & MCA_COLL_MRAIL_ANNOUNCED_IN) != 0,
+        bytes > 0);
     assert_int_equal(send != NULL, recv != NULL);
     if (send != NULL) {
         assert_int_equal(send->offset, recv->offset);

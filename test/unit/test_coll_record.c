@@ -137,12 +137,12 @@ static void test_demands(void **state)
         assert_int_equal(mca_coll_mrail_record_length(words), length);
         assert_int_equal(mca_coll_mrail_record_flags(words), FLAGS);
         for (uint32_t i = 0; i < NUM_RANKS; ++i) {
-            int is_told = bytes[i] > rule.threshold;
+            int is_announced = bytes[i] > rule.threshold;
 
             assert_true(mca_coll_mrail_record_find(words, i) ==
-                        (is_told ? bytes[i] : 0));
-            small += is_told ? 0 : bytes[i];
-            if (is_told) {
+                        (is_announced ? bytes[i] : 0));
+            small += is_announced ? 0 : bytes[i];
+            if (is_announced) {
                 assert_int_equal(mca_coll_mrail_record_to(words, count), i);
                 assert_true(mca_coll_mrail_record_bytes(words, count) ==
                             bytes[i]);
@@ -159,7 +159,8 @@ static void test_demands(void **state)
  * announced. */
 static void test_demands_within_a_node(void **state)
 {
-    mca_coll_mrail_record_rule_t soft = {.threshold = 1000, .is_near_told = 1};
+    mca_coll_mrail_record_rule_t soft = {.threshold = 1000,
+                                         .is_near_announced = 1};
     mca_coll_mrail_record_writer_t writer;
     uint64_t words[ROOM];
 

@@ -1,11 +1,12 @@
 /*
- * A process that is not scheduled in time: its timers are late, and answers and
- * completions wait unread. It must not take that for a dead path.
+ * If a process is not scheduled in time, its timers are late, and answers and
+ * completions wait unread. The process must not take this delay for a dead
+ * path.
  *
- * Two rules prevent this. A path gets at most one deadline for each run of the
- * timers, and the control thread reads all datagrams between two runs; an answer
- * to any of the last three probes counts. And silence counts against a path only
- * if another path worked meanwhile.
+ * Two rules prevent that mistake. First, a path gets at most one deadline for
+ * each run of the timers. The control thread reads all datagrams between two
+ * runs, and an answer to any of the last three probes counts. Second, silence
+ * counts against a path only if another path worked meanwhile.
  */
 #include "config.h"
 #include "mock_peer.h"

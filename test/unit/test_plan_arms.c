@@ -318,9 +318,9 @@ static void test_leaf_groups(void **state)
     assert_arm(PLAN_ARM_DIRECT, 24 * MS, 0, 0);
     assert_arm(PLAN_ARM_PAIRWISE, 24 * MS, 0, 1);
     assert_arm(PLAN_ARM_SABRE, 6 * MS, -1, 0);
-    assert_not_served(PLAN_ARM_RAILS, "it knows no uplinks");
-    assert_not_served(PLAN_ARM_FAST, "it knows no uplinks");
-    assert_not_served(PLAN_ARM_NIMBLE, "it knows no uplinks");
+    assert_not_served(PLAN_ARM_RAILS, "does not model uplinks");
+    assert_not_served(PLAN_ARM_FAST, "does not model uplinks");
+    assert_not_served(PLAN_ARM_NIMBLE, "does not model uplinks");
 }
 
 static void test_no_common_rail(void **state)

@@ -85,7 +85,7 @@ static void set_rails(job_t *job, unsigned rank, uint32_t rails)
 }
 
 /* Gives all ranks a topology file with this text. */
-static void tell(job_t *job, const char *text)
+static void set_file(job_t *job, const char *text)
 {
     char why[MCA_COLL_MRAIL_WHY_SIZE] = "";
 
@@ -542,8 +542,8 @@ static void test_budget(void **state)
         job.entries[i].rates[0] = job.entries[i].rates[1] = 1000 * MB;
         job.entries[i].params.plan_budget = 1;
     }
-    tell(&job, "nodes 4\nrails 2\nrail * * 1GB\nranks * 2 multi-rail\n"
-               "leaf_group 2-3 1\nuplink * 0 800MB\nuplink * 1 200MB\n");
+    set_file(&job, "nodes 4\nrails 2\nrail * * 1GB\nranks * 2 multi-rail\n"
+                   "leaf_group 2-3 1\nuplink * 0 800MB\nuplink * 1 200MB\n");
     begin(&job);
     job.plan_cost_level = 7;
     set_demand(&job, 0, 4, 110000);
@@ -637,7 +637,7 @@ static void test_uplinks(void **state)
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    tell(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
+    set_file(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
     begin(&job);
     set_demand(&job, 0, 4, 50 * MB);
     set_demand(&job, 2, 6, 50 * MB);
@@ -692,7 +692,7 @@ static void test_bytes_of_uplinks(void **state)
             .nic_index = {2 + i / 2, 6 + i / 2},
         };
     }
-    tell(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
+    set_file(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
     begin(&job);
     set_demand(&job, 0, 4, 60 * MB);
     set_demand(&job, 2, 6, 30 * MB);
@@ -719,8 +719,8 @@ static void test_expected_rates(void **state)
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    tell(&job, HEAD RANKS GROUPS "uplink 0 0 80MB\nuplink 1 0 20MB\n"
-                                 "uplink * 1 400MB\nreach 1 1 50MB 60MB\n");
+    set_file(&job, HEAD RANKS GROUPS "uplink 0 0 80MB\nuplink 1 0 20MB\n"
+                                     "uplink * 1 400MB\nreach 1 1 50MB 60MB\n");
     begin(&job);
     limits = job.topologies[0]->limits;
     assert_true(limits[0].out == 5e6 && limits[0].in == 5e6);
@@ -741,7 +741,7 @@ static void test_uplinks_of_others(void **state)
     job_t job;
 
     fill(&job, 2, 2, 0x3);
-    tell(&job, HEAD RANKS GROUPS "uplink * * 10MB\n");
+    set_file(&job, HEAD RANKS GROUPS "uplink * * 10MB\n");
     assert_non_null(strstr(refusal(&job), "several rails"));
     mca_coll_mrail_topo_file_cleanup(&job.file);
 }
@@ -753,8 +753,8 @@ static void test_limits_of_ranks(void **state)
     job_t job;
 
     fill(&job, 2, 2, 0x3);
-    tell(&job, "nodes 2\nrails 2\nrail * * 100MB\nranks * 2 multi-rail\n"
-               "reach 0,2 1 50MB\nreach 1,3 0 50MB\n");
+    set_file(&job, "nodes 2\nrails 2\nrail * * 100MB\nranks * 2 multi-rail\n"
+                   "reach 0,2 1 50MB\nreach 1,3 0 50MB\n");
     begin(&job);
     set_demand(&job, 0, 2, 150 * MB);
     set_demand(&job, 1, 3, 15 * MB);
@@ -788,13 +788,13 @@ static void test_files_that_match(void **state)
 
     fill(&job, 4, 2, 0x3);
     check_says(&job, NULL);
-    tell(&job, HEAD RANKS);
+    set_file(&job, HEAD RANKS);
     check_says(&job, NULL);
-    tell(&job, HEAD RANKS GROUPS "uplink * * 10MB\n");
+    set_file(&job, HEAD RANKS GROUPS "uplink * * 10MB\n");
     check_says(&job, NULL);
     /* ranks in another order, on some of the nodes */
-    tell(&job, "nodes 9\nrails 2\nrail * * 100MB\nranks 8 1 multi-rail\n"
-               "ranks 0-3,8 2 multi-rail\n");
+    set_file(&job, "nodes 9\nrails 2\nrail * * 100MB\nranks 8 1 multi-rail\n"
+                   "ranks 0-3,8 2 multi-rail\n");
     for (unsigned i = 0; i < 8; ++i) {
         job.world[i] = 1 + i;
     }
@@ -806,12 +806,12 @@ static void test_files_that_differ(void **state)
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    tell(&job, HEAD RANKS);
+    set_file(&job, HEAD RANKS);
     job.entries[3].topo_file = 78;
-    check_says(&job, "rank 3 has another topology file than rank 0");
-    tell(&job, HEAD RANKS);
+    check_says(&job, "rank 3 has a different topology file from rank 0");
+    set_file(&job, HEAD RANKS);
     job.entries[5].topo_file = MCA_COLL_MRAIL_NO_FILE;
-    check_says(&job, "rank 5 has another topology file than rank 0");
+    check_says(&job, "rank 5 has a different topology file from rank 0");
     job.entries[4].topo_file = MCA_COLL_MRAIL_BAD_FILE;
     strcpy(job.file.why, "topo:4: the reason");
     check_says(&job, "rank 4: topo:4: the reason");
@@ -822,24 +822,24 @@ static void test_ranks_that_differ(void **state)
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    tell(&job, HEAD "ranks 0-2 2 multi-rail\n");
+    set_file(&job, HEAD "ranks 0-2 2 multi-rail\n");
     check_says(&job, "topo:4: the ranks end here, with rank 5, but the job has "
                      "a rank 6");
-    tell(&job, HEAD "ranks 0-2 2 multi-rail\nranks 3 2 single-rail\n");
+    set_file(&job, HEAD "ranks 0-2 2 multi-rail\nranks 3 2 single-rail\n");
     check_says(&job, "topo:5: rank 6 reaches 1 rails, but its process has 2");
-    tell(&job, HEAD RANKS "reach 3 0 none\n");
+    set_file(&job, HEAD RANKS "reach 3 0 none\n");
     check_says(&job, "topo:5: rank 3 reaches 1 rails, but its process has 2");
     /* a rank without any rail */
-    tell(&job, HEAD RANKS);
+    set_file(&job, HEAD RANKS);
     job.entries[2].num_rails = 0;
     check_says(&job, "topo:4: rank 2 reaches 2 rails, but its process has 0");
     job.entries[2].num_rails = 2;
-    tell(&job, HEAD "ranks 0 3 multi-rail\nranks 1 1 multi-rail\n"
-                    "ranks 2-3 2 multi-rail\n");
+    set_file(&job, HEAD "ranks 0 3 multi-rail\nranks 1 1 multi-rail\n"
+                        "ranks 2-3 2 multi-rail\n");
     check_says(&job, "topo:4: rank 2 is on node 0, like rank 0, but the "
                      "processes are on different nodes");
-    tell(&job, HEAD "ranks 0 1 multi-rail\nranks 1 1 multi-rail\n"
-                    "ranks 2-3 3 multi-rail\n");
+    set_file(&job, HEAD "ranks 0 1 multi-rail\nranks 1 1 multi-rail\n"
+                        "ranks 2-3 3 multi-rail\n");
     job.entries[2].node = job.entries[3].node = job.entries[4].node;
     for (unsigned i = 5; i < 8; ++i) {
         job.entries[i].node = 1;
@@ -853,15 +853,15 @@ static void test_rails_that_differ(void **state)
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    tell(&job, "nodes 4\nrails 2\nrail * * 100MB\nrail 2 1 120MB\n" RANKS);
+    set_file(&job, "nodes 4\nrails 2\nrail * * 100MB\nrail 2 1 120MB\n" RANKS);
     check_says(&job, "topo:4: rail 1 of node 2 carries 120.0 MB/s, but the "
                      "port of rank 4 has 100.0 MB/s");
-    tell(&job, "nodes 4\nrails 2\nrail 0-2 * 105MB\nrail 3 0 95MB\n" RANKS);
+    set_file(&job, "nodes 4\nrails 2\nrail 0-2 * 105MB\nrail 3 0 95MB\n" RANKS);
     check_says(&job, "topo:5: rail 1 of node 3 carries 0.0 MB/s, but the port "
                      "of rank 6 has 100.0 MB/s");
     job.entries[6].rates[1] = 0; /* unknown */
     job.entries[7].rates[1] = 0;
-    tell(&job, "nodes 4\nrails 2\nrail 0-2 * 105MB\nrail 3 0 95MB\n" RANKS);
+    set_file(&job, "nodes 4\nrails 2\nrail 0-2 * 105MB\nrail 3 0 95MB\n" RANKS);
     check_says(&job, NULL);
 }
 
@@ -874,12 +874,12 @@ static void test_pods_that_differ(void **state)
         job.entries[i].leaf[0] += 100;
         job.entries[i].leaf[1] += 100;
     }
-    tell(&job, HEAD RANKS GROUPS);
+    set_file(&job, HEAD RANKS GROUPS);
     check_says(&job, NULL);
-    tell(&job, HEAD RANKS);
+    set_file(&job, HEAD RANKS);
     check_says(&job, "topo:4: rail 0 of rank 4 is in leaf group 0, like that "
                      "of rank 0, but the two are in different subnets");
-    tell(&job, HEAD RANKS "leaf_group 1 1\nleaf_group 2-3 1\n");
+    set_file(&job, HEAD RANKS "leaf_group 1 1\nleaf_group 2-3 1\n");
     check_says(&job, "topo:6: rail 0 of rank 4 is in leaf group 1, like that "
                      "of rank 2");
 }
@@ -889,10 +889,10 @@ static void test_pods_without_uplinks(void **state)
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    tell(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\n");
+    set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\n");
     check_says(&job, "topo:5: leaf group 1, that of rank 4, has no uplink for "
                      "rail 0, but others have uplinks, as on line 6");
-    tell(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\nuplink 1 * dead\n");
+    set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\nuplink 1 * dead\n");
     check_says(&job,
                "topo:7: all uplinks of leaf group 1, that of rank 4, are dead");
 }

@@ -123,7 +123,8 @@ static void calls_name(calls_module_t *module, struct ompi_communicator_t *comm)
     }
 }
 
-/* Returns 1 if the call counts. */
+/* Records the start of a call. Returns 0 if another collective made the call,
+ * which then does not count. */
 static inline int calls_enter(calls_module_t *module,
                               struct ompi_communicator_t *comm, unsigned kind,
                               int root)
@@ -177,7 +178,8 @@ static inline void calls_leave(calls_module_t *module, int counts)
 COLLECTIVES(COUNT)
 
 /* Until Open MPI installs this module, the communicator holds the functions of
- * the previous modules. One without a function gets none. */
+ * the previous modules. A call for which they have no function gets none here
+ * either. */
 #define REPLACE_ONE(_name)                                                     \
     if (comm->c_coll->coll_##_name != NULL) {                                  \
         module->_name = comm->c_coll->coll_##_name;                            \
@@ -190,7 +192,8 @@ COLLECTIVES(COUNT)
     REPLACE_ONE(i##_name)
 
 /* Returns an id of a communicator that is equal on its ranks. The context id
- * alone is not enough: the parts of MPI_Comm_split have the same. */
+ * alone is not enough, because all communicators of one MPI_Comm_split share
+ * it. */
 static uint64_t comm_id(struct ompi_communicator_t *comm)
 {
     uint64_t id = comm_cid(comm) + 1;

@@ -3,9 +3,9 @@
  * functions of the pml and of requests, which Open MPI calls through tables.
  * This file puts functions of its own into these tables.
  *
- * A replacement notes the call in private memory. Only if MPI's progress runs
- * for a while before the call returns, notice() publishes it. A call that
- * returns at once costs a few stores, and no reading of the clock.
+ * A replacement notes the call in private memory. notice() publishes it only if
+ * MPI's progress runs for a while before the call returns, so a call that
+ * returns at once costs a few stores and no clock reading.
  */
 #include "config.h"
 #include "mpi/calls/mrail_calls.h"
@@ -85,7 +85,7 @@ static int wait_mprobe(int peer, int tag, struct ompi_communicator_t *comm,
             pml.pml_mprobe(peer, tag, comm, message, status));
 }
 
-/* A request does not say from whom it waits. */
+/* A request does not name the rank for which it waits. */
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
     AS_WAIT(WAIT, -1, -1, NULL, requests.req_wait(request, status));

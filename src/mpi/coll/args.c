@@ -7,7 +7,7 @@
 
 /* ---- size ---- */
 
-/* One multiplication for all ranks, because every call does this. */
+/* Multiplies once for all ranks, because this runs in every call. */
 static uint64_t largest_v(const mca_coll_mrail_args_side_t *side, int ranks,
                           int self)
 {

@@ -206,7 +206,8 @@ int mca_coll_mrail_copy_now(void *to, const void *from, size_t bytes)
 
 /* ---- host memory ---- */
 
-/* Blocks that the process keeps: their number, and their size in total. */
+/* Blocks that the process keeps for later calls: their number and total size.
+ */
 #define MAX_KEPT 8u
 #define MAX_KEPT_BYTES ((size_t)256 << 20)
 /* Blocks have a multiple of this size, so that later calls can use them. */
@@ -224,7 +225,8 @@ static void block_free(mca_coll_mrail_block_t *block)
     (void)munmap(block->memory, block->size);
 }
 
-/* Takes the smallest block that has room. Returns 0 if there is none. */
+/* Takes the smallest kept block that is large enough. Returns 0 if there is
+ * none. */
 static int take_kept(size_t size, mca_coll_mrail_block_t *block)
 {
     unsigned best = MAX_KEPT;

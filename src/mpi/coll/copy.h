@@ -1,8 +1,8 @@
 /*
  * Copies between host and device memory by the copy engines of GPUs, and host
- * memory for them. Copies have no order among each other, nor with the streams
- * of the application. No function changes the current context of a thread. Any
- * thread may call them.
+ * memory for them. Copies are ordered neither among each other nor with the
+ * application's streams. No function changes the current context of a thread.
+ * Any thread may call them.
  */
 #ifndef MRAIL_MPI_COLL_COPY_H
 #define MRAIL_MPI_COLL_COPY_H
@@ -46,8 +46,9 @@ int mca_coll_mrail_block_get(size_t size, int is_sparse,
 /* Locks the memory before its first use, if possible. Later calls do
  * nothing. */
 void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block);
-/* Keeps the memory for later, unless there is much of it. No copy may use it
- * any more. An empty block is left as it is. */
+/* Keeps the memory for later calls, or frees it if the process keeps too much
+ * already. All copies to and from it must be complete. An empty block is left
+ * as it is. */
 void mca_coll_mrail_block_put(mca_coll_mrail_block_t *block);
 /* Frees the memory and the streams of the process. */
 void mca_coll_mrail_copy_close(void);

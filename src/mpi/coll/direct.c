@@ -368,7 +368,7 @@ static void begin_copy(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
 }
 
 /* The sender may offer more bytes than this rank expects. The check of all
- * counts then reports it. */
+ * counts reports this error later. */
 static void accept_offer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     const mca_coll_mrail_schedule_entry_t *entry = slot->entry;
@@ -393,9 +393,9 @@ static void count_rails(unsigned long long *counters, const uint64_t *bytes)
     }
 }
 
-/* Ends a READ. If the peer is lost, there is no answer. After any other
- * failure, the pml can still reach the peer. Returns 1 if the slot has
- * ended. */
+/* Ends a READ. If the peer is lost, sends no answer. After any other failure,
+ * asks for a message, because the pml can still reach the peer. Returns 1 if
+ * the slot has ended. */
 static int end_read(mca_coll_mrail_op_t *op, slot_t *slot, int status)
 {
     --op->module->direct->num_reads;

@@ -10,7 +10,7 @@
  *   shadow     host memory in place of device memory     shadow.c, copy.c
  *   op         one call in progress, step by step        mrail_coll_op.c
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
- *                                                        mrail_coll_tell.c,
+ *                                                        mrail_coll_records.c,
  *                                                        mrail_coll_agree.c
  *   relays     their buffers in host or device memory    mrail_coll_pool.c,
  *                                                        relay_net.c
@@ -125,8 +125,9 @@ typedef struct mca_coll_mrail_staged mca_coll_mrail_staged_t;
 /* Summary of the records of all ranks, equal on all of them. */
 typedef struct mca_coll_mrail_agreement {
     int any_cannot, any_wanted, any_broken, any_new_gpu;
-    uint64_t largest;  /* largest demand that a rank tells */
-    int is_mismatched; /* 1: a receiver expects other bytes than are sent */
+    uint64_t largest;  /* largest demand that a rank announces */
+    int is_mismatched; /* 1: a receiver expects more or fewer bytes than are
+                        * sent */
 } mca_coll_mrail_agreement_t;
 
 /* Relay buffers in one kind of memory. */
@@ -174,12 +175,12 @@ struct mca_coll_mrail_module {
     mrail_list_t posted;    /* new ops, in the order of the calls */
     int is_busy;            /* locks all fields below */
     mrail_list_t ops;       /* started ops, in the order of the calls */
-    unsigned num_exchanges; /* of them, those in an exchange without a plan */
+    unsigned num_exchanges; /* those of them in an exchange without a plan */
     mca_coll_mrail_op_t *relaying; /* the op with a planned exchange, or NULL */
 
     /* State of the steps: */
     int is_agreed; /* 1: all ranks have the memory for agreement rounds */
-    int is_ready;  /* 1: this rank has what the next steps need */
+    int is_ready;  /* 1: this rank has the memory that the next steps need */
     mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
     /* by rank: its rank in MPI_COMM_WORLD; NULL: there is no topology file */
     uint32_t *world;
@@ -381,8 +382,8 @@ static inline int mca_coll_mrail_all_ok(const mca_coll_mrail_gather_t *gather)
 }
 
 /* Allocates the memory for the exchange of records. Returns 0 or -ENOMEM. */
-int mca_coll_mrail_tell_init(mca_coll_mrail_module_t *module);
-void mca_coll_mrail_tell_cleanup(mca_coll_mrail_module_t *module);
+int mca_coll_mrail_record_buffers_init(mca_coll_mrail_module_t *module);
+void mca_coll_mrail_record_buffers_cleanup(mca_coll_mrail_module_t *module);
 
 /* Ends the agreement time of an op, which includes planning and setting up
  * relays. */

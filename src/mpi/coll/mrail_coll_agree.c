@@ -51,10 +51,10 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote = {
 
 /* Reports to the mode whether the call was worth its round. If calls cannot be
  * planned, or plans gain nothing, the mode backs off. */
-static void vote(mca_coll_mrail_op_t *op, int is_worth)
+static void vote(mca_coll_mrail_op_t *op, int pays)
 {
     if (op->is_blocking) {
-        mca_coll_mrail_mode_vote(&op->module->modes[op->func], is_worth);
+        mca_coll_mrail_mode_vote(&op->module->modes[op->func], pays);
     }
 }
 
@@ -65,7 +65,7 @@ mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op)
 }
 
 /* Executes the plan on which the ranks have agreed, if it is worth its cost. */
-static int is_worth(mca_coll_mrail_op_t *op)
+static int pays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_forecast_t *forecast = &op->module->schedule->forecast;
     int is_executed = forecast->is_gain || forecast->is_device;
@@ -83,7 +83,7 @@ mca_coll_mrail_step_t mca_coll_mrail_need_plan(mca_coll_mrail_op_t *op)
         return MCA_COLL_MRAIL_PLAN;
     }
     /* already agreed, and no rank is out of memory */
-    return is_worth(op) ? mca_coll_mrail_go(op) : mca_coll_mrail_pass(op);
+    return pays(op) ? mca_coll_mrail_go(op) : mca_coll_mrail_pass(op);
 }
 
 /* Returns 1 if a plan for device memory needs the GPUs of the ranks. */
@@ -164,8 +164,7 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
         }
         return mca_coll_mrail_pass(op);
     }
-    return is_worth(op) ? mca_coll_mrail_need_pool(op)
-                        : mca_coll_mrail_pass(op);
+    return pays(op) ? mca_coll_mrail_need_pool(op) : mca_coll_mrail_pass(op);
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree = {

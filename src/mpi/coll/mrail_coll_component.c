@@ -84,7 +84,7 @@ static const number_t numbers[] = {
 };
 
 static const number_t counters[] = {
-    {"calls", "calls for which all ranks agreed on a mode",
+    {"calls", "calls with a completed agreement round",
      &mca_coll_mrail_counters.calls},
     {"planned_calls", "calls that were planned",
      &mca_coll_mrail_counters.planned_calls},
@@ -103,7 +103,7 @@ static const number_t counters[] = {
      "calls without a plan in which the in-flight limit delayed messages",
      &mca_coll_mrail_counters.limited_calls},
     {"unchanged_calls",
-     "calls without an exchange of demands, because none had changed",
+     "calls that exchanged no records, because none had changed",
      &mca_coll_mrail_counters.unchanged_calls},
     {"peer_bytes",
      "bytes received by copies from the device memory of processes on this node",
@@ -237,7 +237,7 @@ static int is_same_ompi(void)
     if (mca_coll_mrail_settings.verbose > 0) {
         fprintf(stderr,
                 "mrail: coll: built for Open MPI " MRAIL_OMPI_VERSION
-                ", this is %.*s: not used\n",
+                ", but %.*s is running; coll/mrail is disabled\n",
                 (int)strcspn(text, ","), text);
     }
     return 0;

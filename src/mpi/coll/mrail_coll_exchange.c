@@ -192,9 +192,10 @@ void mca_coll_mrail_post_send(mca_coll_mrail_op_t *op,
 
 /* Returns 1 if the records list the demand that this rank sends to a peer, or
  * receives from it, so that the schedule covers the demand. */
-static int is_told(const mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
+static int is_announced(const mca_coll_mrail_op_t *op, unsigned peer,
+                        unsigned bit)
 {
-    return op->is_planned && (op->module->schedule->told[peer] & bit) != 0;
+    return op->is_planned && (op->module->schedule->announced[peer] & bit) != 0;
 }
 
 /* Posts whole messages for all demands that are not in the schedule. If all
@@ -202,13 +203,15 @@ static int is_told(const mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
 static void post_rest(mca_coll_mrail_op_t *op, unsigned peer, unsigned bit)
 {
     const mca_coll_mrail_dt_segment_t *segments =
-        (bit == MCA_COLL_MRAIL_TOLD_IN) ? op->recvs : op->sends;
+        (bit == MCA_COLL_MRAIL_ANNOUNCED_IN) ? op->recvs : op->sends;
     mca_coll_mrail_schedule_entry_t entry = {
         .peer = peer, .is_whole = 1, .bytes = segments[peer].bytes};
 
-    if (!is_told(op, peer, bit) && (entry.bytes > 0 || op->is_mismatched)) {
-        (bit == MCA_COLL_MRAIL_TOLD_IN ? mca_coll_mrail_post_recv
-                                       : mca_coll_mrail_post_send)(op, &entry);
+    if (!is_announced(op, peer, bit) &&
+        (entry.bytes > 0 || op->is_mismatched)) {
+        (bit == MCA_COLL_MRAIL_ANNOUNCED_IN
+             ? mca_coll_mrail_post_recv
+             : mca_coll_mrail_post_send)(op, &entry);
     }
 }
 
@@ -225,7 +228,7 @@ static void post_recvs(mca_coll_mrail_op_t *op)
                         : mca_coll_mrail_post_recv)(op, entry);
     }
     for (unsigned i = 1; i < ranks; ++i) {
-        post_rest(op, (self + ranks - i) % ranks, MCA_COLL_MRAIL_TOLD_IN);
+        post_rest(op, (self + ranks - i) % ranks, MCA_COLL_MRAIL_ANNOUNCED_IN);
     }
 }
 
@@ -252,7 +255,7 @@ static void post_sends(mca_coll_mrail_op_t *op)
             (entry->is_read ? mca_coll_mrail_direct_send
                             : mca_coll_mrail_post_send)(op, entry);
         } else {
-            post_rest(op, peer, MCA_COLL_MRAIL_TOLD_OUT);
+            post_rest(op, peer, MCA_COLL_MRAIL_ANNOUNCED_OUT);
         }
     }
 }
@@ -275,7 +278,7 @@ static int check_counts(const mca_coll_mrail_op_t *op)
     uint32_t self = schedule->topology->self;
 
     for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
-        if (is_told(op, i, MCA_COLL_MRAIL_TOLD_IN) &&
+        if (is_announced(op, i, MCA_COLL_MRAIL_ANNOUNCED_IN) &&
             mca_coll_mrail_schedule_bytes(schedule, i, self) >
                 op->recvs[i].bytes) {
             return MPI_ERR_TRUNCATE;

@@ -393,7 +393,8 @@ void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module)
         is_pinned = module->pins > 0;
         unlock(&active_lock);
         if (is_pinned) {
-            sched_yield(); /* another thread finds that there is no op */
+            sched_yield(); /* the other thread soon notices that no op is left
+                            */
         }
     }
 }

@@ -27,7 +27,7 @@ static mrail_ns_t processor_now(void)
     return (mrail_ns_t)now.tv_sec * MRAIL_NS_PER_SEC + (mrail_ns_t)now.tv_nsec;
 }
 
-/* Keeps what the plan has taken, to announce it. */
+/* Updates the time per demand that this rank announces. */
 static void note_cost(mca_coll_mrail_module_t *module, mrail_ns_t from_ns)
 {
     const mca_coll_mrail_schedule_t *schedule = module->schedule;
@@ -41,7 +41,8 @@ static void note_cost(mca_coll_mrail_module_t *module, mrail_ns_t from_ns)
     }
 }
 
-/* Sends and receives nothing, so any thread may call it. */
+/* Makes the plan. Any thread may call this function, because it uses no
+ * network. */
 static void make(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -59,7 +60,7 @@ static void make(mca_coll_mrail_op_t *op)
     if (ret == 0 && mca_coll_mrail_pool(module)->relay != NULL) {
         ret = mrail_relay_reserve(mca_coll_mrail_pool(module)->relay,
                                   schedule->flows, schedule->num_flows);
-        /* Too few in-slots: all ranks get more. */
+        /* With too few in-slots, a later step reallocates them on all ranks. */
         ret = (ret == -ENOSPC) ? 0 : ret;
     }
     if (ret < 0) {

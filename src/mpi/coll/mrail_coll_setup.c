@@ -171,7 +171,7 @@ static void release(mca_coll_mrail_module_t *module)
     module->topology = NULL;
     free(module->world);
     module->world = NULL;
-    mca_coll_mrail_tell_cleanup(module);
+    mca_coll_mrail_record_buffers_cleanup(module);
 }
 
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
@@ -213,7 +213,7 @@ static int allocate(mca_coll_mrail_module_t *module)
 {
     if (mca_coll_mrail_pools_reserve(module) < 0 ||
         mca_coll_mrail_gpus_reserve(module) < 0 ||
-        mca_coll_mrail_tell_init(module) < 0) {
+        mca_coll_mrail_record_buffers_init(module) < 0) {
         return -ENOMEM;
     }
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Imports that are kept without a user. */
+/* Maximum number of imports. More are kept only while all of them are in use.
+ */
 #define MAX_KEPT 32u
 
 struct mca_coll_mrail_import {

@@ -79,7 +79,8 @@ void mca_coll_mrail_record_begin(mca_coll_mrail_record_writer_t *writer,
         .head = (uint64_t)(num_rails - 1) << 8 | (count - 1) << 12};
 }
 
-/* Returns a number that differs from those of other demands. */
+/* Returns the part of the digest for one demand. Other demands give other
+ * numbers. */
 static uint64_t digest_of(uint32_t from, uint32_t to, uint64_t bytes)
 {
     return mrail_mix64(mrail_mix64((uint64_t)from << 32 | to) + bytes);
@@ -92,7 +93,7 @@ void mca_coll_mrail_record_send(mca_coll_mrail_record_writer_t *writer,
         return;
     }
     writer->digest += digest_of(writer->self, to, bytes);
-    if (!mca_coll_mrail_record_is_told(&writer->rule, bytes, is_near)) {
+    if (!mca_coll_mrail_record_is_announced(&writer->rule, bytes, is_near)) {
         writer->small_out += is_near ? 0 : bytes;
         return;
     }
@@ -113,7 +114,7 @@ void mca_coll_mrail_record_recv(mca_coll_mrail_record_writer_t *writer,
         return;
     }
     writer->digest -= digest_of(from, writer->self, bytes);
-    if (!mca_coll_mrail_record_is_told(&writer->rule, bytes, is_near)) {
+    if (!mca_coll_mrail_record_is_announced(&writer->rule, bytes, is_near)) {
         writer->small_in += is_near ? 0 : bytes;
     }
 }

@@ -45,7 +45,7 @@
 /* Uses another GPU than the other ranks know. */
 #define MCA_COLL_MRAIL_NEW_GPU 2048u
 
-/* Words before the demands: at least, and at most. */
+/* Minimum and maximum number of words before the demands. */
 #define MCA_COLL_MRAIL_RECORD_MIN_HEAD 3u
 #define MCA_COLL_MRAIL_RECORD_MAX_HEAD                                         \
     (MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1 + UCT_MRAIL_MAX_RAILS)
@@ -67,17 +67,17 @@ typedef struct mca_coll_mrail_rail_rate {
 typedef struct mca_coll_mrail_record_rule {
     uint64_t threshold; /* bytes; larger demands are listed */
     /* 1: demands within a node are listed, whatever their size */
-    int is_near_told;
+    int is_near_announced;
 } mca_coll_mrail_record_rule_t;
 
 /* Returns 1 if a record lists the demand. `is_near` is 1 if the demand stays
  * within a node. */
 static inline int
-mca_coll_mrail_record_is_told(const mca_coll_mrail_record_rule_t *rule,
-                              uint64_t bytes, int is_near)
+mca_coll_mrail_record_is_announced(const mca_coll_mrail_record_rule_t *rule,
+                                   uint64_t bytes, int is_near)
 {
     return bytes > rule->threshold ||
-           (bytes > 0 && is_near && rule->is_near_told);
+           (bytes > 0 && is_near && rule->is_near_announced);
 }
 
 /* A record while it is written. */

@@ -34,7 +34,7 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
         return -ENOMEM;
     }
     schedule->topology = topology;
-    schedule->told = calloc(ranks, sizeof(*schedule->told));
+    schedule->announced = calloc(ranks, sizeof(*schedule->announced));
     schedule->rails = calloc(mca_coll_mrail_schedule_num_rails(topology),
                              sizeof(*schedule->rails));
     schedule->new_rails = calloc(mca_coll_mrail_schedule_num_rails(topology),
@@ -44,7 +44,7 @@ int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
     schedule->recvs = calloc(ranks, sizeof(*schedule->recvs));
     if (mca_coll_mrail_records_init(&schedule->records, topology->num_ranks) <
             0 ||
-        schedule->told == NULL || schedule->rails == NULL ||
+        schedule->announced == NULL || schedule->rails == NULL ||
         schedule->new_rails == NULL || schedule->channels == NULL ||
         schedule->sends == NULL || schedule->recvs == NULL) {
         mca_coll_mrail_schedule_destroy(schedule);
@@ -59,7 +59,7 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule)
     if (schedule != NULL) {
         mca_coll_mrail_schedule_discard_plan(schedule);
         mca_coll_mrail_records_cleanup(&schedule->records);
-        free(schedule->told);
+        free(schedule->announced);
         free(schedule->rails);
         free(schedule->new_rails);
         free(schedule->demands);
@@ -167,7 +167,7 @@ static int read_demands(mca_coll_mrail_schedule_t *schedule)
         return -ENOMEM;
     }
     schedule->num_demands = 0;
-    memset(schedule->told, 0, ranks * sizeof(*schedule->told));
+    memset(schedule->announced, 0, ranks * sizeof(*schedule->announced));
     for (uint32_t from = 0; from < ranks; ++from) {
         const uint64_t *record =
             mca_coll_mrail_records_get(&schedule->records, from);
@@ -179,9 +179,9 @@ static int read_demands(mca_coll_mrail_schedule_t *schedule)
 
             schedule->demands[schedule->num_demands++] = demand;
             if (from == self) {
-                schedule->told[demand.to] |= MCA_COLL_MRAIL_TOLD_OUT;
+                schedule->announced[demand.to] |= MCA_COLL_MRAIL_ANNOUNCED_OUT;
             } else if (demand.to == self) {
-                schedule->told[from] |= MCA_COLL_MRAIL_TOLD_IN;
+                schedule->announced[from] |= MCA_COLL_MRAIL_ANNOUNCED_IN;
             }
         }
     }
@@ -235,8 +235,9 @@ static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
            1e-9;
 }
 
-/* Returns 1 if this time is worth a plan. Single-rail ranks execute each plan
- * that is better, because their bytes cannot change rails otherwise. */
+/* Returns 1 if an exchange of `planned` seconds makes a plan worth its cost.
+ * Single-rail ranks execute every plan that is better, because their bytes
+ * cannot change rails otherwise. */
 static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
 {
     double unplanned = schedule->forecast.unplanned;

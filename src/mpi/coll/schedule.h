@@ -40,13 +40,14 @@ typedef struct mca_coll_mrail_schedule_entry {
 /* A rail of a node. */
 typedef struct mca_coll_mrail_rail {
     double port;    /* lowest rate that a rank reports; only while reading */
-    double out, in; /* capacity in bytes per second; 0: down, or not used */
+    double out, in; /* capacity in bytes per second; 0: the rail is down or not
+                     * used */
     uint64_t small_out, small_in; /* bytes of small demands */
 } mca_coll_mrail_rail_t;
 
-/* Bits of `told`. */
-#define MCA_COLL_MRAIL_TOLD_OUT 1u
-#define MCA_COLL_MRAIL_TOLD_IN 2u
+/* Bits of `announced`. */
+#define MCA_COLL_MRAIL_ANNOUNCED_OUT 1u
+#define MCA_COLL_MRAIL_ANNOUNCED_IN 2u
 
 /* Lower bounds on the time of an exchange from the loads of the links, in
  * seconds. */
@@ -69,7 +70,7 @@ typedef struct mca_coll_mrail_schedule {
     mca_coll_mrail_records_t records;
     /* by rank: whether the records list a demand of this rank for it, or one of
      * it for this rank. All others are small. */
-    uint8_t *told;
+    uint8_t *announced;
     /* rails of all nodes according to the records, and scratch memory */
     mca_coll_mrail_rail_t *rails, *new_rails;
     mrail_plan_topo_t *topo;
@@ -105,9 +106,9 @@ mca_coll_mrail_schedule_rule(const mca_coll_mrail_topology_t *topology)
 {
     /* On emulated nodes, messages within a node would use the rails, so relay
      * buffers carry all of these demands. */
-    return (mca_coll_mrail_record_rule_t){.threshold =
-                                              topology->params.relay_threshold,
-                                          .is_near_told = topology->is_soft};
+    return (mca_coll_mrail_record_rule_t){
+        .threshold = topology->params.relay_threshold,
+        .is_near_announced = topology->is_soft};
 }
 
 /* Returns the bytes that the record of rank `from` lists for rank `to`, or

@@ -35,8 +35,8 @@ static int add_flow(mca_coll_mrail_schedule_t *schedule,
     return 0;
 }
 
-/* Returns 1 if the sender of a demand has told flag `out`, or its receiver flag
- * `in`. */
+/* Returns 1 if the record of the demand's sender has the flag `out`, or that of
+ * its receiver the flag `in`. */
 static int has_flag(const mca_coll_mrail_schedule_t *schedule,
                     const mrail_plan_demand_t *demand, unsigned out,
                     unsigned in)
@@ -68,8 +68,8 @@ static int is_peer_copy(const mca_coll_mrail_schedule_t *schedule,
                      MCA_COLL_MRAIL_NO_PEER);
 }
 
-/* Returns 1 if the receiver READs or copies the bytes. Both ranks decide
- * alike. */
+/* Returns 1 if the receiver READs or copies the bytes. Both ranks reach the
+ * same decision, because it depends on the records only. */
 static int is_read(const mca_coll_mrail_schedule_t *schedule,
                    const mrail_plan_demand_t *demand, uint64_t bytes)
 {

@@ -16,7 +16,7 @@
 /* ---- capacities ---- */
 
 /* Returns the rate of the port, or the sum of what the ranks measured if that
- * is lower. A rank whose part of the rail was idle knows nothing. */
+ * is lower. A rank whose part of the rail was idle has measured nothing. */
 static double capacity(double port, double measured)
 {
     double rate = (measured > 0) ? MRAIL_MIN(port, measured) : port;
@@ -28,7 +28,7 @@ static double capacity(double port, double measured)
                      MRAIL_PLAN_MIN_CAPACITY);
 }
 
-/* Sums come from other ranks, so they may be any number. */
+/* Adds without overflow, because other ranks may send any number. */
 static void add_small(uint64_t *sum, uint64_t bytes)
 {
     *sum += MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND - *sum);
@@ -122,8 +122,8 @@ static int add_rank(const mca_coll_mrail_topology_t *topology, uint32_t rank,
         if ((topology->rails_of[rank] >> rail & 1) == 0) {
             continue;
         }
-        if (topology->told != NULL) {
-            mrail_plan_topo_reach(topology->told, topology->world[rank], rail,
+        if (topology->file != NULL) {
+            mrail_plan_topo_reach(topology->file, topology->world[rank], rail,
                                   &out, &in);
         }
         ret = mrail_plan_topo_set_reach(topo, rank, rail, out, in);
@@ -151,13 +151,13 @@ static int add_link(const mca_coll_mrail_schedule_t *schedule, uint32_t rank,
 static int add_group(const mca_coll_mrail_topology_t *topology, uint32_t rank,
                      mrail_plan_topo_t *topo)
 {
-    uint32_t group = mrail_topo_group_of(topology->told, topology->world[rank]);
+    uint32_t group = mrail_topo_group_of(topology->file, topology->world[rank]);
     int ret =
         mrail_plan_topo_set_leaf_group(topo, topology->node_of[rank], group);
 
     for (unsigned rail = 0; rail < topology->num_rails && ret == 0; ++rail) {
         mrail_topo_port_t uplink =
-            mrail_topo_uplinks(topology->told, group, rail);
+            mrail_topo_uplinks(topology->file, group, rail);
 
         if (uplink.out >= 0) {
             ret = mrail_plan_topo_set_uplink(topo, group, rail, uplink.out,
@@ -175,7 +175,7 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
 
     for (uint32_t i = 0; i < topology->num_ranks && ret == 0; ++i) {
         ret = add_rank(topology, i, topo);
-        if (ret == 0 && topology->told != NULL) {
+        if (ret == 0 && topology->file != NULL) {
             ret = add_group(topology, i, topo);
         }
     }

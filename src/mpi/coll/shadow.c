@@ -106,8 +106,8 @@ static int is_readable(const char *address)
            errno != EFAULT;
 }
 
-/* The driver knows nothing about device memory that was freed, so it takes this
- * memory for host memory. A CPU that touched it would end the process. */
+/* The driver forgets device memory that was freed, and then reports it as host
+ * memory. The process would end if the CPU touched this memory. */
 static int check_host(const mca_coll_mrail_region_t *region)
 {
     return (region->base != 0 ||

@@ -45,18 +45,18 @@ mca_coll_mrail_shadows_are_needed(const mca_coll_mrail_shadows_t *shadows)
     return shadows->send.is_device || shadows->recv.is_device;
 }
 
-/* Finds out what memory the buffers are. `shadows` need not be initialised, and
- * must be cleaned up whatever the result. Returns OMPI_SUCCESS, MPI_ERR_BUFFER
- * for memory that cannot be moved (the error has been printed), or
- * MPI_ERR_NO_MEM. */
+/* Determines in which kind of memory the buffers are. `shadows` need not be
+ * initialised, and must be cleaned up whatever the result. Returns
+ * OMPI_SUCCESS, MPI_ERR_BUFFER for memory that cannot be moved (the error has
+ * been printed), or MPI_ERR_NO_MEM. */
 int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
                                 const mca_coll_mrail_args_t *args, int ranks);
-/* Allocates the shadows that are needed. Only those of buffers with gaps, and of
- * buffers that are partly host memory, are filled: the shadow takes the place of
- * the buffer in `args`. Returns the same codes. */
+/* Reserves the shadows that are needed. Fills only the shadows of buffers that
+ * have gaps or are partly host memory, and puts them into `args` in place of
+ * the buffers. Returns the same codes. */
 int mca_coll_mrail_shadows_reserve(mca_coll_mrail_shadows_t *shadows,
                                    mca_coll_mrail_args_t *args);
-/* Fills the other shadows as well. */
+/* Fills the other shadows as well, and puts them into `args`. */
 int mca_coll_mrail_shadows_fill(mca_coll_mrail_shadows_t *shadows,
                                 mca_coll_mrail_args_t *args);
 /* Copies received data from a shadow that was filled to the buffer. Returns

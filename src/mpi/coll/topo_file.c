@@ -202,18 +202,18 @@ static int check_rate(const check_t *check, unsigned i, unsigned k,
     unsigned node = node_of(check, i);
     size_t at = (size_t)node * check->topo->num_rails + rail;
     const mrail_topo_port_t *port = &check->topo->ports[at];
-    double told = MRAIL_MAX(port->out, port->in);
+    double stated = MRAIL_MAX(port->out, port->in);
     double seen = (double)check->entries[i].rates[k];
     unsigned line = check->file->text.port_lines[at];
 
-    if (seen == 0 || (told >= (1 - RATE_TOLERANCE) * seen &&
-                      told <= (1 + RATE_TOLERANCE) * seen)) {
+    if (seen == 0 || (stated >= (1 - RATE_TOLERANCE) * seen &&
+                      stated <= (1 + RATE_TOLERANCE) * seen)) {
         return 0;
     }
     return fail(check, (line != 0) ? line : rank_line(check, i),
                 "rail %u of node %u carries %.1f MB/s, but the port of rank %u "
                 "has %.1f MB/s",
-                rail, node, told / 1e6, check->world[i], seen / 1e6);
+                rail, node, stated / 1e6, check->world[i], seen / 1e6);
 }
 
 static uint64_t leaf_of(const check_t *check, unsigned i, unsigned rail)
@@ -273,7 +273,7 @@ static int check_uplinks(const check_t *check, unsigned i)
         if (uplink.out < 0) {
             return fail(check, group_line(check, i),
                         "leaf group %u, that of rank %u, has no uplink for "
-                        "rail %u, but others have uplinks, as on line %u: tell "
+                        "rail %u, but others have uplinks, as on line %u: list "
                         "all of them or none",
                         group, check->world[i], rail, check->any_uplink);
         }
@@ -363,11 +363,12 @@ static int check_files(const mca_coll_mrail_topo_file_t *file,
         }
     }
     if (other < num_ranks) {
-        snprintf(why, size,
-                 "rank %u has another topology file than rank %u, or one of "
-                 "the two has none (coll_mrail_topology)",
-                 (world != NULL) ? world[other] : other,
-                 (world != NULL) ? world[0] : 0);
+        snprintf(
+            why, size,
+            "rank %u has a different topology file from rank %u, or one of "
+            "the two has none (coll_mrail_topology)",
+            (world != NULL) ? world[other] : other,
+            (world != NULL) ? world[0] : 0);
         return 1;
     }
     return 0;

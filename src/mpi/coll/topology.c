@@ -172,10 +172,10 @@ static int number_rails(const mca_coll_mrail_rank_entry_t *entries,
 /* Numbers the rails of each rank as in the topology file. */
 static void take_rails(mca_coll_mrail_topology_t *topology)
 {
-    topology->num_rails = mrail_plan_topo_num_rails(topology->told);
+    topology->num_rails = mrail_plan_topo_num_rails(topology->file);
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
         topology->rails_of[i] =
-            mrail_plan_topo_rails_of(topology->told, topology->world[i]);
+            mrail_plan_topo_rails_of(topology->file, topology->world[i]);
     }
 }
 
@@ -209,11 +209,11 @@ static int same_rails(const mca_coll_mrail_rank_entry_t *a,
 }
 
 /* Returns 1 if the file states limits of a rank besides its ports. */
-static int is_limited(const mrail_plan_topo_t *told, uint32_t rank)
+static int is_limited(const mrail_plan_topo_t *file, uint32_t rank)
 {
-    for (unsigned rail = 0; rail < mrail_plan_topo_num_rails(told); ++rail) {
-        if ((mrail_plan_topo_rails_of(told, rank) >> rail & 1) != 0 &&
-            mrail_topo_is_limited(told, rank, rail)) {
+    for (unsigned rail = 0; rail < mrail_plan_topo_num_rails(file); ++rail) {
+        if ((mrail_plan_topo_rails_of(file, rank) >> rail & 1) != 0 &&
+            mrail_topo_is_limited(file, rank, rail)) {
             return 1;
         }
     }
@@ -222,14 +222,14 @@ static int is_limited(const mrail_plan_topo_t *told, uint32_t rank)
 
 /* Returns 1 if, according to the file, the two ranks reach different rails, the
  * first one has limits besides its ports, or there are uplinks between them. */
-static int is_told_apart(const mrail_plan_topo_t *told, uint32_t rank,
-                         uint32_t other)
+static int differs_in_file(const mrail_plan_topo_t *file, uint32_t rank,
+                           uint32_t other)
 {
-    return mrail_plan_topo_rails_of(told, rank) !=
-               mrail_plan_topo_rails_of(told, other) ||
-           is_limited(told, rank) ||
-           (told->num_leaf_groups > 0 && mrail_topo_group_of(told, rank) !=
-                                             mrail_topo_group_of(told, other));
+    return mrail_plan_topo_rails_of(file, rank) !=
+               mrail_plan_topo_rails_of(file, other) ||
+           is_limited(file, rank) ||
+           (file->num_leaf_groups > 0 && mrail_topo_group_of(file, rank) !=
+                                             mrail_topo_group_of(file, other));
 }
 
 /*
@@ -241,13 +241,13 @@ static int is_told_apart(const mrail_plan_topo_t *told, uint32_t rank,
  * can beat (decision 0032).
  */
 static int is_balanced(const mca_coll_mrail_rank_entry_t *entries,
-                       unsigned num_ranks, const mrail_plan_topo_t *told,
+                       unsigned num_ranks, const mrail_plan_topo_t *file,
                        const uint32_t *world)
 {
     for (unsigned i = 0; i < num_ranks; ++i) {
         if (!same_proportions(&entries[i], &entries[0]) ||
-            (told == NULL && !same_rails(&entries[i], &entries[0])) ||
-            (told != NULL && is_told_apart(told, world[i], world[0]))) {
+            (file == NULL && !same_rails(&entries[i], &entries[0])) ||
+            (file != NULL && differs_in_file(file, world[i], world[0]))) {
             return 0;
         }
     }
@@ -329,7 +329,7 @@ static const char *topology_fill(mca_coll_mrail_topology_t *topology,
         topology->max_rails =
             MRAIL_MAX(topology->max_rails, (unsigned)entries[i].num_rails);
     }
-    if (topology->told != NULL) {
+    if (topology->file != NULL) {
         take_rails(topology);
     } else if (!number_rails(entries, topology)) {
         return "there are more rails than are supported";
@@ -372,13 +372,13 @@ static double lower(double a, double b)
 static double uplink_part(const mca_coll_mrail_topology_t *topology,
                           uint32_t group, unsigned rail)
 {
-    mrail_topo_port_t uplinks = mrail_topo_uplinks(topology->told, group, rail);
+    mrail_topo_port_t uplinks = mrail_topo_uplinks(topology->file, group, rail);
     unsigned count = 0;
 
     for (uint32_t i = 0; i < topology->num_ranks; ++i) {
         count +=
             (topology->rails_of[i] >> rail & 1) != 0 &&
-            mrail_topo_group_of(topology->told, topology->world[i]) == group;
+            mrail_topo_group_of(topology->file, topology->world[i]) == group;
     }
     return (count > 0) ? lower(uplinks.out, uplinks.in) / count
                        : MRAIL_PLAN_UNLIMITED;
@@ -388,7 +388,7 @@ static double uplink_part(const mca_coll_mrail_topology_t *topology,
  * smallest part counts. */
 static void set_limits(mca_coll_mrail_topology_t *topology)
 {
-    const mrail_plan_topo_t *told = topology->told;
+    const mrail_plan_topo_t *file = topology->file;
     unsigned count =
         mca_coll_mrail_topology_num_rails(topology, topology->self);
 
@@ -397,12 +397,12 @@ static void set_limits(mca_coll_mrail_topology_t *topology)
         unsigned rail;
 
         limit->out = limit->in = INFINITY;
-        if (told == NULL || k >= count) {
+        if (file == NULL || k >= count) {
             continue;
         }
         rail = mca_coll_mrail_topology_rail(topology, topology->self, k);
-        reach = mrail_topo_reach(told, topology->world[topology->self], rail);
-        for (uint32_t group = 0; group < told->num_leaf_groups; ++group) {
+        reach = mrail_topo_reach(file, topology->world[topology->self], rail);
+        for (uint32_t group = 0; group < file->num_leaf_groups; ++group) {
             limit->out = lower(limit->out, uplink_part(topology, group, rail));
         }
         limit->in = lower(limit->out, reach.in);
@@ -412,7 +412,7 @@ static void set_limits(mca_coll_mrail_topology_t *topology)
 
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,
-                                   const mrail_plan_topo_t *told,
+                                   const mrail_plan_topo_t *file,
                                    const uint32_t *world,
                                    mca_coll_mrail_topology_t **topology_p,
                                    const char **why_p)
@@ -422,7 +422,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     int ret;
 
     *why_p = refuse(entries, num_ranks);
-    if (*why_p == NULL && is_balanced(entries, num_ranks, told, world)) {
+    if (*why_p == NULL && is_balanced(entries, num_ranks, file, world)) {
         no_help = "ranks use several rails each: the transport balances them "
                   "without a plan";
         *why_p = any_gpu(entries, num_ranks) ? NULL : no_help;
@@ -436,7 +436,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     }
     topology->num_ranks = num_ranks;
     topology->self = self;
-    topology->told = told;
+    topology->file = file;
     topology->world = world;
     ret = topology_allocate(topology);
     if (ret == 0) {
@@ -474,6 +474,6 @@ void mca_coll_mrail_topology_destroy(mca_coll_mrail_topology_t *topology)
 int mca_coll_mrail_topology_has_cross_rail(
     const mca_coll_mrail_topology_t *topology)
 {
-    return (topology->told != NULL) ? topology->told->has_cross_rail
+    return (topology->file != NULL) ? topology->file->has_cross_rail
                                     : topology->params.cross_rail != 0;
 }

@@ -59,9 +59,9 @@ typedef struct mca_coll_mrail_topology {
     unsigned max_rails; /* largest number of rails of a rank */
     uint32_t *node_of;  /* indexed by rank */
     uint32_t *rails_of; /* by rank: the rails that it reaches, as bits */
-    /* the topology file, and the rank in it of each rank; NULL: there is no
+    /* the topology file, and the number of each rank in it; NULL: there is no
      * file */
-    const mrail_plan_topo_t *told;
+    const mrail_plan_topo_t *file;
     const uint32_t *world;
     uint32_t *local; /* ranks of this rank's node, ascending */
     unsigned num_local;
@@ -117,13 +117,13 @@ mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
  * returns 1; *why_p is then the reason, a static string that is equal on all
  * ranks. Returns -ENOMEM if memory runs out.
  *
- * `told` and `world` are the content of a topology file and the rank in it of
- * each rank, or NULL. mca_coll_mrail_topo_file_check() must have accepted them.
- * The caller keeps both.
+ * `file` is the content of a topology file, and `world` the number of each rank
+ * in it; or both are NULL. mca_coll_mrail_topo_file_check() must have accepted
+ * them. The caller keeps both.
  */
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,
-                                   const mrail_plan_topo_t *told,
+                                   const mrail_plan_topo_t *file,
                                    const uint32_t *world,
                                    mca_coll_mrail_topology_t **topology_p,
                                    const char **why_p);

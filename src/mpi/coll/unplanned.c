@@ -20,8 +20,8 @@ struct mca_coll_mrail_unplanned {
     int is_on_devices;
     unsigned num_links, num_groups;
     double *capacity, *bytes; /* by link */
-    /* by kind, then by node, leaf group or rank, then by rail or place: the link,
-     * or NONE */
+    /* the link, or NONE; indexed by kind, then by node, leaf group or rank,
+     * then by rail or place */
     uint32_t *links[NUM_KINDS];
     uint32_t *place; /* by rank: its place in its node */
     /* by rank: bytes to and from ranks of its node; and the capacities of its
@@ -38,13 +38,13 @@ static uint32_t group_of_node(const mca_coll_mrail_topology_t *topology,
 {
     unsigned rank = 0;
 
-    if (topology->told == NULL) {
+    if (topology->file == NULL) {
         return 0;
     }
     while (topology->node_of[rank] != node) {
         ++rank;
     }
-    return mrail_topo_group_of(topology->told, topology->world[rank]);
+    return mrail_topo_group_of(topology->file, topology->world[rank]);
 }
 
 static size_t rows_of(const mca_coll_mrail_unplanned_t *model, unsigned kind)
@@ -300,8 +300,8 @@ static int is_connected(const mca_coll_mrail_topology_t *topology,
                         uint32_t from, uint32_t to, uint32_t rail)
 {
     return from == to ||
-           (mrail_topo_uplinks(topology->told, from, rail).out != 0 &&
-            mrail_topo_uplinks(topology->told, to, rail).in != 0);
+           (mrail_topo_uplinks(topology->file, from, rail).out != 0 &&
+            mrail_topo_uplinks(topology->file, to, rail).in != 0);
 }
 
 static void add_demand(mca_coll_mrail_unplanned_t *model,
@@ -424,7 +424,7 @@ mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model)
 static double cut(const mca_coll_mrail_unplanned_t *model,
                   mrail_plan_link_kind_t kind, uint32_t a, double bytes)
 {
-    const mrail_plan_topo_t *told = model->topology->told;
+    const mrail_plan_topo_t *file = model->topology->file;
     int is_uplink =
         kind == MRAIL_PLAN_UPLINK_UP || kind == MRAIL_PLAN_UPLINK_DOWN;
     double sum = 0;
@@ -435,7 +435,7 @@ static double cut(const mca_coll_mrail_unplanned_t *model,
     for (unsigned rail = 0; rail < model->topology->num_rails; ++rail) {
         uint32_t link = *link_at(model, kind, a, rail);
 
-        if (is_uplink && mrail_topo_uplinks(told, a, rail).out < 0) {
+        if (is_uplink && mrail_topo_uplinks(file, a, rail).out < 0) {
             return 0; /* the file does not limit this leaf */
         }
         sum += (link != NONE) ? model->capacity[link] : 0;

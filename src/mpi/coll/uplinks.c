@@ -28,10 +28,10 @@ static int is_far(const mca_coll_mrail_topology_t *topology,
                   const mrail_plan_piece_t *piece)
 {
     return piece->rail_out != piece->rail_in ||
-           (topology->told != NULL &&
-            mrail_topo_group_of(topology->told,
+           (topology->file != NULL &&
+            mrail_topo_group_of(topology->file,
                                 topology->world[demand->from]) !=
-                mrail_topo_group_of(topology->told,
+                mrail_topo_group_of(topology->file,
                                     topology->world[demand->to]));
 }
 

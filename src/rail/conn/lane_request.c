@@ -328,8 +328,9 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
         return MRAIL_NS_NEVER;
     }
     if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
-        return MRAIL_NS_NEVER; /* the first lane decides the base pair, and
-                                * the peer may have requested one */
+        return MRAIL_NS_NEVER; /* no other lane is requested until the first one
+                                * has determined the base pair, and the peer may
+                                * have requested that lane */
     }
     if (!peer->based && !mrail_path_is_open(peer, slot)) {
         mrail_ctl_find_base(peer);

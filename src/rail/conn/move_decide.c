@@ -213,7 +213,7 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                ? first + move.other * peer->num_pairs
                : MRAIL_MOVE_RANDOM;
     if (peer->lanes[slot] == NULL) {
-        return; /* the lane of a trial has ended */
+        return; /* the lane that was tried on another port has ended */
     }
     is_back = (move.target == MRAIL_REPATH_BACK);
     if (direction == MRAIL_OP_GET) {

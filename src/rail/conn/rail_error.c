@@ -46,7 +46,7 @@ static MRAIL_CTL void mrail_paths_port_peer(mrail_peer_t *peer,
         if (mrail_path_rail(peer, slot) != rail) {
             continue;
         }
-        if (rail->port_down) { /* answers on their way do not count */
+        if (rail->port_down) { /* ignore answers to earlier probes */
             peer->paths[slot].num_probes = 0;
             peer->paths[slot].blocked = 0;
         } else {
@@ -143,8 +143,8 @@ static mrail_lane_t *mrail_rail_next_lane(mrail_rail_t *rail)
     return lane;
 }
 
-static MRAIL_CTL void mrail_rail_tell_lane(mrail_lane_t *lane,
-                                           mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_notify_lane(mrail_lane_t *lane,
+                                             mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -152,15 +152,15 @@ static MRAIL_CTL void mrail_rail_tell_lane(mrail_lane_t *lane,
         mrail_failover_request(lane, "its device is lost");
     } else if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
                mrail_rail_has_other(peer)) {
-        peer->paths[lane->slot].num_probes = 0; /* answers on their way do not
-                                                 * count */
+        peer->paths[lane->slot].num_probes = 0; /* ignore answers to earlier
+                                                 * probes */
         peer->paths[lane->slot].blocked = 0;
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_RAIL_DOWN, now_ns);
     }
 }
 
-static MRAIL_CTL void mrail_rail_tell_some(mrail_rail_t *rail,
-                                           mrail_ns_t now_ns)
+static MRAIL_CTL void mrail_rail_notify_some(mrail_rail_t *rail,
+                                             mrail_ns_t now_ns)
 {
     for (unsigned i = 0; (i < MRAIL_RAIL_BATCH) && (rail->num_unnotified != 0);
          ++i) {
@@ -169,7 +169,7 @@ static MRAIL_CTL void mrail_rail_tell_some(mrail_rail_t *rail,
             return;
         }
         --rail->num_unnotified;
-        mrail_rail_tell_lane(mrail_rail_next_lane(rail), now_ns);
+        mrail_rail_notify_lane(mrail_rail_next_lane(rail), now_ns);
     }
 }
 
@@ -260,7 +260,7 @@ static MRAIL_CTL mrail_ns_t mrail_rail_run(mrail_engine_t *engine,
 {
     mrail_rail_check(engine, rail, now_ns);
     if (rail->num_unnotified != 0) {
-        mrail_rail_tell_some(rail, now_ns);
+        mrail_rail_notify_some(rail, now_ns);
     } else if (!rail->outage && !rail->port_down && !rail->fatal) {
         mrail_paths_restore(rail, MRAIL_RAIL_BATCH, now_ns);
     } else if (rail->outage && !rail->fatal && (rail->num_probers == 0)) {
@@ -300,7 +300,7 @@ void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
     mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
     __atomic_store_n(&rail->fatal, 1, __ATOMIC_RELAXED);
     mrail_rail_begin_outage(rail, cause);
-    mrail_rail_tell_some(rail, now_ns);
+    mrail_rail_notify_some(rail, now_ns);
 }
 
 void mrail_failover_check_rails(mrail_engine_t *engine)

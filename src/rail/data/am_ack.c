@@ -144,8 +144,8 @@ static MRAIL_DATA int mrail_am_send_reply(mrail_engine_t *engine,
         return -EAGAIN;
     }
     if (mrail_am_stream_reply(stream, &lane->am, &reply)) {
-        /* Only to half the maximum: credit-blocked senders alone get the
-         * rest. */
+        /* The other half of the maximum is reserved for credit-blocked senders.
+         */
         if ((reply.flags == 0) && mrail_am_lane_is_narrow(&lane->am)) {
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
         }

@@ -161,8 +161,8 @@ static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
     lane->am_carried += MRAIL_TELEMETRY ? length : 0;
 
     mrail_am_post(lane, tx);
-    /* Done after the post, and with the peer loaded again, to keep fewer
-     * registers alive. */
+    /* Runs after the post and loads the peer again, so that fewer registers
+     * stay in use. */
     peer = lane->peer;
     ++peer->engine->counters.am_sent;
     mrail_stall_wake(peer);

@@ -31,7 +31,7 @@ static void mrail_rma_reject_eps(mrail_peer_t *peer, const mrail_iface_t *iface)
     mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
         if ((ep->iface == iface) && (ep->failed == 0)) {
             ep->failed = -EIO;
-            mrail_ep_tell_failed(ep);
+            mrail_ep_report_failed(ep);
             mrail_wakeup_signal(ep->iface);
         }
     }

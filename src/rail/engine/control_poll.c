@@ -71,7 +71,7 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
     unsigned count, since_run = 0;
     int again;
 
-    /* Arm first, then poll, so that no datagram is missed in between. */
+    /* Arm before polling, so that no datagram is missed in between. */
     (void)mrail_rail_arm_ud(rail);
     /* A flood must delay neither timers nor threads that want the lock. */
     do {

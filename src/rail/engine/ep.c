@@ -146,7 +146,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
         mrail_list_add_tail(&iface->eps, &ep->list);
         mrail_list_add_tail(&ep->peer->eps, &ep->peer_list);
         if (ep->peer->dead == 2) {
-            mrail_ep_tell_failed(ep);
+            mrail_ep_report_failed(ep);
         }
     }
     mrail_iface_leave(iface);

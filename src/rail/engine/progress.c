@@ -195,7 +195,7 @@ static MRAIL_DATA void mrail_engine_check_peers(mrail_engine_t *engine)
 
 /* Reports the failed endpoints of the iface. A callback may destroy any
  * endpoint, which also takes it off the list. */
-static void mrail_iface_tell_failed(mrail_iface_t *iface)
+static void mrail_iface_report_failed(mrail_iface_t *iface)
 {
     while (!mrail_list_empty(&iface->failed_eps)) {
         mrail_ep_t *ep =
@@ -220,7 +220,7 @@ static MRAIL_DATA void mrail_engine_end_peer(mrail_engine_t *engine,
 {
     if (mrail_peer_try_end(peer)) {
         if (engine->current != NULL) {
-            mrail_iface_tell_failed(engine->current);
+            mrail_iface_report_failed(engine->current);
         }
         mrail_peer_fail(peer, peer->failed);
     }
@@ -352,7 +352,7 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
         __atomic_load_n(&engine->num_changes, __ATOMIC_ACQUIRE);
     called = iface->num_called;
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->failed_eps))) {
-        mrail_iface_tell_failed(iface); /* before their operations fail */
+        mrail_iface_report_failed(iface); /* before their operations fail */
     }
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
                        !mrail_list_empty(&iface->done))) {
@@ -360,7 +360,7 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     }
     count += mrail_engine_poll(engine, iface);
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->failed_eps))) {
-        mrail_iface_tell_failed(iface);
+        mrail_iface_report_failed(iface);
     }
     iface->seen_events = engine->total_events;
     /* UCP expects an iface without endpoints to report only its own events, and

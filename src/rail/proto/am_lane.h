@@ -138,7 +138,7 @@ static inline int mrail_am_lane_grant(mrail_am_lane_t *am)
  * for the peer's messages. */
 int mrail_am_lane_is_narrow(mrail_am_lane_t *am);
 
-/* Returns 1 if a larger window would help. `most`: its largest size. */
+/* Returns 1 if a larger window would help, up to `most` credits. */
 int mrail_am_lane_may_grow(const mrail_am_lane_t *am, unsigned most);
 
 /* Returns the number of credits by which the window grows: it doubles, up to

@@ -48,8 +48,8 @@ typedef struct mrail_am_stream {
     mrail_list_t unacked;     /* mrail_am_msg_t */
     mrail_list_t replay;      /* mrail_am_msg_t of failed lanes */
     uint64_t inflight;        /* bytes of unacknowledged messages */
-    mrail_am_lane_t detached; /* replaces failed lanes; only `inflight` is
-                               * used */
+    mrail_am_lane_t detached; /* stands in for failed lanes as the lane of a
+                               * message; only its `inflight` is used */
     uint32_t ack_wanted;      /* a flush waits until tx_acked reaches this */
     int ack_requested;        /* an ACK_REQ is unanswered */
 

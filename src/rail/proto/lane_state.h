@@ -34,10 +34,10 @@ typedef enum mrail_lane_state {
 } mrail_lane_state_t;
 
 /* Properties of a state. */
-#define MRAIL_LANE_LEADS 0x01u     /* leads to the peer, now or soon */
-#define MRAIL_LANE_CONNECTED 0x02u /* and connected, as far as is known */
-#define MRAIL_LANE_IN_USE 0x04u    /* and progress threads may use it */
-#define MRAIL_LANE_NO_WORK 0x08u   /* but it takes no new work */
+#define MRAIL_LANE_LEADS 0x01u     /* leads to the peer, or soon will */
+#define MRAIL_LANE_CONNECTED 0x02u /* connected, as far as this end knows */
+#define MRAIL_LANE_IN_USE 0x04u    /* progress threads may use the lane */
+#define MRAIL_LANE_NO_WORK 0x08u   /* the lane takes no new work */
 #define MRAIL_LANE_REQUESTED 0x10u /* the peer's EVICT awaits an answer */
 #define MRAIL_LANE_OUT 0x20u       /* was released: sends no replies */
 #define MRAIL_LANE_WAITS 0x40u     /* the control thread repeats a message */
@@ -62,28 +62,29 @@ typedef enum mrail_lane_event {
     MRAIL_LANE_EV_VALIDATE,     /* the READ is being posted */
     MRAIL_LANE_EV_VALIDATED,
     MRAIL_LANE_EV_WANT,       /* another lane needs its QP */
-    MRAIL_LANE_EV_KEEP,       /* it is in use */
-    MRAIL_LANE_EV_LEAVE,      /* it must go, and others take its work */
-    MRAIL_LANE_EV_CARRY,      /* it must go, but no other lane takes the work */
-    MRAIL_LANE_EV_RELEASE,    /* it is idle */
-    MRAIL_LANE_EV_DRAINED,    /* and a requested CONFIRM was sent */
+    MRAIL_LANE_EV_KEEP,       /* the lane is in use, so it stays */
+    MRAIL_LANE_EV_LEAVE,      /* must be given up; others take its work */
+    MRAIL_LANE_EV_CARRY,      /* the same, but no other lane takes it */
+    MRAIL_LANE_EV_RELEASE,    /* the lane is idle */
+    MRAIL_LANE_EV_DRAINED,    /* its requests are complete, and a requested
+                               * CONFIRM was sent */
     MRAIL_LANE_EV_NO_READY,   /* time limit */
     MRAIL_LANE_EV_SUPERSEDED, /* the peer has requested another lane instead */
     MRAIL_LANE_EV_REAPED,
     MRAIL_LANE_EV_BREAK,   /* a request failed, or the peer has closed it */
     MRAIL_LANE_EV_CLOSE,   /* the device has returned everything */
-    MRAIL_LANE_EV_REPLAY,  /* the lost work is taken over */
+    MRAIL_LANE_EV_REPLAY,  /* other lanes take over the lost work */
     MRAIL_LANE_EV_GIVE_UP, /* the peer failed */
     MRAIL_LANE_EVENTS
 } mrail_lane_event_t;
 
 /* Actions of a transition. */
 #define MRAIL_LANE_DO_CHECK 0x01u     /* a progress thread must continue */
-#define MRAIL_LANE_DO_EXCHANGE 0x02u  /* begin to send what the state sends */
+#define MRAIL_LANE_DO_EXCHANGE 0x02u  /* send the new state's message */
 #define MRAIL_LANE_DO_CONFIRM 0x04u   /* answer CONFIRM */
 #define MRAIL_LANE_DO_RECONNECT 0x08u /* request the lane again */
 #define MRAIL_LANE_DO_FAIL_OVER 0x10u /* cause MRAIL_LANE_EV_BREAK */
-#define MRAIL_LANE_INVALID 0x80u      /* not in this state, which remains */
+#define MRAIL_LANE_INVALID 0x80u      /* invalid event; the state remains */
 
 /* Returns the next state. */
 mrail_lane_state_t mrail_lane_next(mrail_lane_state_t state,

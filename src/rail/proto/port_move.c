@@ -18,7 +18,7 @@ int mrail_port_move_request(mrail_port_move_t *move, uint32_t *newest_p,
 {
     if (seq == 0) {
         if (move->undo_seq == 0) {
-            move->undo = 0; /* an earlier decision, which now stands */
+            move->undo = 0; /* a new decision makes the earlier one permanent */
         }
         return move->end_ns == 0;
     }
@@ -33,7 +33,7 @@ uint16_t mrail_port_move_back(mrail_port_move_t *move, uint32_t *newest_p,
     uint16_t to = move->undo;
 
     if (seq != 0) {
-        /* If its MOVE arrives later, it must not be carried out. */
+        /* Makes the MOVE with this number obsolete if it arrives later. */
         (void)mrail_port_move_is_newer(newest_p, seq);
     }
     if (move->end_ns != 0) {

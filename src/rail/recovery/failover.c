@@ -170,8 +170,8 @@ static MRAIL_BOTH void mrail_failover_complete(mrail_lane_t *lane)
     mrail_rma_take_lost(lane);
     mrail_failover_disown(lane);
     /* An ACK_REQ or its answer may have been lost with the lane, so the request
-     * is repeated. Before the peer had closed its end, the answer might have
-     * been lost there again. */
+     * is repeated. An earlier repeat would be useless, because the answer could
+     * be lost until the peer has closed its end. */
     peer->am.ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
     mrail_lane_retire(lane, MRAIL_LANE_EV_REPLAY, "both ends have closed it");

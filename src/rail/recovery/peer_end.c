@@ -127,7 +127,7 @@ int mrail_peer_try_end(mrail_peer_t *peer)
     mrail_peer_end_lanes(peer);
     peer->dead = 2;
     mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
-        mrail_ep_tell_failed(ep);
+        mrail_ep_report_failed(ep);
     }
     mrail_peer_release(peer);
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);

@@ -118,7 +118,7 @@ struct mrail_ep {
 
 /* Schedules the call of ep_failed() for the endpoint, unless it was made
  * already. Data-path lock held. */
-static inline void mrail_ep_tell_failed(mrail_ep_t *ep)
+static inline void mrail_ep_report_failed(mrail_ep_t *ep)
 {
     if (!ep->failure_reported && mrail_list_empty(&ep->failed_list)) {
         mrail_list_add_tail(&ep->iface->failed_eps, &ep->failed_list);

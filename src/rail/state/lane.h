@@ -39,8 +39,8 @@ typedef struct mrail_lane_work {
 
 /* The AMs since the last record of the trace ring; see state/record.h. */
 typedef struct mrail_lane_batch {
-    mrail_ns_t post_ns;  /* post of the last AM of the batch; 0: its completion
-                          * is not requested yet */
+    mrail_ns_t post_ns;  /* when the last AM of the batch was posted; 0: no
+                          * completion of it is requested yet */
     uint32_t sq_end;     /* lane->sq_posted after that AM */
     uint16_t am_begin;   /* lane->am.sent before the batch */
     uint16_t am_end;     /* lane->am.sent after it */

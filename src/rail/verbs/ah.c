@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A handle whose owner has released it. A device may look up the handle when it
- * sends. */
+/* A handle that its owner has released. It is destroyed later, because a device
+ * may look it up when it sends. */
 typedef struct mrail_dead_ah {
     struct mrail_dead_ah *next;
     struct ibv_ah *ah;

@@ -67,8 +67,8 @@ static void comp_read_done(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
 
-    /* After a backward seek, tail == cur means that the WQE has not been resent
-     * yet, so rd_out does not count it. */
+    /* After a backward seek, tail == cur means that the WQE has not been
+     * resent, so rd_out does not include it. */
     if (req->tail != req->cur) {
         --req->rd_out;
     }

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-#define NONE 0 /* no such field: the field at offset 0 is constant */
+#define NONE 0 /* means "no field", because the field at offset 0 is constant */
 #define FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
 /* Where each setting is stored: its number, span, rate, and bit in `faults`. */
@@ -143,7 +143,7 @@ void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,
         const sroce_slot_t *slot = &dev->slots[i];
 
         if (slot->generation == 0) {
-            break; /* slots are used in order: no later one is in use */
+            break; /* slots are assigned in order, so no later one is in use */
         }
         *packets_p += atomic_load_explicit(
             &slot->counters[SROCE_CNT_TX_PACKETS], memory_order_relaxed);

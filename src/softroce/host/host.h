@@ -201,8 +201,8 @@ struct sroce_host_ctx {
     unsigned num_sports;
     mrail_rng_t rng;
     mrail_ns_t exported_ns;
-    uint64_t core_base[SROCE_CORE_CNT_MAX]; /* counts of the slot's previous
-                                             * owners */
+    uint64_t core_base[SROCE_CORE_CNT_MAX]; /* counts that the slot's previous
+                                             * owners left */
     sroce_txrun_t run;
 
     uint64_t poll_epoch; /* number of polls */

@@ -76,7 +76,8 @@ static void heap_push(sroce_sim_t *sim, sim_pkt_t *pkt)
         sim->max_pkts = 2 * sim->max_pkts + 64;
         sim->heap = realloc(sim->heap, sim->max_pkts * sizeof(*sim->heap));
         if (sim->heap == NULL) {
-            abort(); /* a simulation without memory has no result */
+            abort(); /* a simulation that runs out of memory cannot give a
+                      * result */
         }
     }
     while ((i > 0) && pkt_before(pkt, sim->heap[(i - 1) / 2])) {
@@ -516,8 +517,8 @@ static void node_resume(void *arg, unsigned id)
 
     for (pkt = node->held; pkt != NULL; pkt = next) {
         next = pkt->next;
-        heap_push(sim, pkt); /* its time has passed, so it precedes all
-                              * others */
+        heap_push(sim, pkt); /* its time has passed, so it comes before all
+                              * other events */
     }
     node->held = NULL;
     node->held_end = &node->held;

@@ -81,7 +81,7 @@ def limits_are_real():
 
 
 @test
-def flags_tell_what_there_is():
+def flags_match_the_device():
     with End() as end:
         flags = end.ctx.query_device().device_cap_flags
         assert flags & e.IBV_DEVICE_PORT_ACTIVE_EVENT, 'port events'

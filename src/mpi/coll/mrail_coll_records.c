@@ -67,8 +67,8 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
     }
 }
 
-/* Reads all rails of this process. A process without rails has one that is
- * down. */
+/* Reads all rails of this process. A process without rails announces one that
+ * is down. */
 static void read_rails(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -137,7 +137,7 @@ static int reserve(mca_coll_mrail_module_t *module, size_t words)
     return 0;
 }
 
-int mca_coll_mrail_tell_init(mca_coll_mrail_module_t *module)
+int mca_coll_mrail_record_buffers_init(mca_coll_mrail_module_t *module)
 {
     uint32_t ranks = module->topology->num_ranks;
 
@@ -154,7 +154,7 @@ int mca_coll_mrail_tell_init(mca_coll_mrail_module_t *module)
     return reserve(module, module->room);
 }
 
-void mca_coll_mrail_tell_cleanup(mca_coll_mrail_module_t *module)
+void mca_coll_mrail_record_buffers_cleanup(mca_coll_mrail_module_t *module)
 {
     free(module->own);
     free(module->starts);

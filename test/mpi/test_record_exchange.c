@@ -102,7 +102,7 @@ static void job_init(uint32_t num_ranks)
         module->topology = &job.topologies[i];
         assert_int_equal(
             mca_coll_mrail_gather_init(&module->gather, module->comm), 0);
-        assert_int_equal(mca_coll_mrail_tell_init(module), 0);
+        assert_int_equal(mca_coll_mrail_record_buffers_init(module), 0);
         job.ops[i].module = module;
         job.ops[i].sends = job.sends[i];
         job.ops[i].recvs = job.recvs[i];
@@ -112,7 +112,7 @@ static void job_init(uint32_t num_ranks)
 static void job_cleanup(void)
 {
     for (uint32_t i = 0; i < job.num_ranks; ++i) {
-        mca_coll_mrail_tell_cleanup(&job.modules[i]);
+        mca_coll_mrail_record_buffers_cleanup(&job.modules[i]);
         mca_coll_mrail_gather_cleanup(&job.modules[i].gather);
     }
 }
@@ -214,7 +214,7 @@ static void check(int is_mismatched)
     }
 }
 
-/* Draws demands of which this part is large, except those of some ranks. */
+/* Draws the demands of all ranks, of which large_ppm in a million are large. */
 static void draw(uint32_t large_ppm)
 {
     for (uint32_t i = 0; i < job.num_ranks; ++i) {

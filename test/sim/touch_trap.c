@@ -1,5 +1,5 @@
 #include "config.h"
-#include "touch_guard.h"
+#include "touch_trap.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -10,8 +10,8 @@
 
 #define PAGE 4096ul
 
-static uint8_t *arena;
-static size_t arena_size, used, least_size;
+static uint8_t *memory;
+static size_t memory_size, used, least_size;
 static int is_recording;
 static uint32_t *block_of_page; /* number of the block, from 1 */
 static uint32_t num_blocks;
@@ -31,10 +31,10 @@ void *__wrap_calloc(size_t count, size_t size)
     void *block;
 
     if (!is_recording || (bytes < least_size) ||
-        (pages * PAGE > arena_size - used)) {
+        (pages * PAGE > memory_size - used)) {
         return __real_calloc(count, size);
     }
-    block = arena + used; /* the pages are zero, because none is used twice */
+    block = memory + used; /* the pages are zero, because none is used twice */
     ++num_blocks;
     for (size_t i = 0; i < pages; ++i) {
         block_of_page[used / PAGE + i] = num_blocks;
@@ -45,8 +45,8 @@ void *__wrap_calloc(size_t count, size_t size)
 
 void __wrap_free(void *p)
 {
-    if ((arena == NULL) || ((uint8_t *)p < arena) ||
-        ((uint8_t *)p >= arena + arena_size)) {
+    if ((memory == NULL) || ((uint8_t *)p < memory) ||
+        ((uint8_t *)p >= memory + memory_size)) {
         __real_free(p);
     }
 }
@@ -54,11 +54,11 @@ void __wrap_free(void *p)
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     uint8_t *address = info->si_addr;
-    size_t offset = (size_t)(address - arena) / PAGE * PAGE;
+    size_t offset = (size_t)(address - memory) / PAGE * PAGE;
     uint32_t block;
 
-    if ((arena == NULL) || (address < arena + watch_from) ||
-        (address >= arena + watch_to)) {
+    if ((memory == NULL) || (address < memory + watch_from) ||
+        (address >= memory + watch_to)) {
         signal(SIGSEGV, SIG_DFL); /* a fault of the program itself */
         return;
     }
@@ -67,22 +67,22 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     is_touched[block] = 1;
     /* If this would make too many mappings, the whole range becomes
      * accessible. */
-    if (mprotect(arena + offset, PAGE, PROT_READ | PROT_WRITE) != 0) {
-        mprotect(arena + watch_from, watch_to - watch_from,
+    if (mprotect(memory + offset, PAGE, PROT_READ | PROT_WRITE) != 0) {
+        mprotect(memory + watch_from, watch_to - watch_from,
                  PROT_READ | PROT_WRITE);
     }
 }
 
-void touch_guard_record(size_t size, size_t least)
+void touch_trap_record(size_t size, size_t least)
 {
-    arena_size = (size + PAGE - 1) / PAGE * PAGE;
-    arena = mmap(NULL, arena_size, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    block_of_page = __real_calloc(arena_size / PAGE, sizeof(*block_of_page));
-    is_touched = __real_calloc(arena_size / PAGE + 1, 1);
-    if ((arena == MAP_FAILED) || (block_of_page == NULL) ||
+    memory_size = (size + PAGE - 1) / PAGE * PAGE;
+    memory = mmap(NULL, memory_size, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    block_of_page = __real_calloc(memory_size / PAGE, sizeof(*block_of_page));
+    is_touched = __real_calloc(memory_size / PAGE + 1, 1);
+    if ((memory == MAP_FAILED) || (block_of_page == NULL) ||
         (is_touched == NULL)) {
-        fputs("touch_guard: no memory\n", stderr);
+        fputs("touch_trap: no memory\n", stderr);
         abort();
     }
     used = 0;
@@ -91,17 +91,17 @@ void touch_guard_record(size_t size, size_t least)
     is_recording = 1;
 }
 
-size_t touch_guard_position(void)
+size_t touch_trap_position(void)
 {
     return used;
 }
 
-void touch_guard_stop(void)
+void touch_trap_stop(void)
 {
     is_recording = 0;
 }
 
-void touch_guard_watch(size_t from, size_t to)
+void touch_trap_watch(size_t from, size_t to)
 {
     struct sigaction action = {.sa_sigaction = on_fault,
                                .sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -112,14 +112,14 @@ void touch_guard_watch(size_t from, size_t to)
     memset(is_touched, 0, num_blocks + 1);
     sigaction(SIGSEGV, &action, NULL);
     if (to != from) {
-        mprotect(arena + from, to - from, PROT_NONE);
+        mprotect(memory + from, to - from, PROT_NONE);
     }
 }
 
-unsigned touch_guard_touched(void)
+unsigned touch_trap_touched(void)
 {
     if (watch_to != watch_from) {
-        mprotect(arena + watch_from, watch_to - watch_from,
+        mprotect(memory + watch_from, watch_to - watch_from,
                  PROT_READ | PROT_WRITE);
     }
     watch_from = watch_to = 0;
@@ -127,16 +127,16 @@ unsigned touch_guard_touched(void)
     return num_touched;
 }
 
-void touch_guard_end(void)
+void touch_trap_end(void)
 {
-    if (arena != NULL) {
-        munmap(arena, arena_size);
-        arena = NULL;
+    if (memory != NULL) {
+        munmap(memory, memory_size);
+        memory = NULL;
     }
     __real_free(block_of_page);
     __real_free(is_touched);
     block_of_page = NULL;
     is_touched = NULL;
     is_recording = 0;
-    used = arena_size = 0;
+    used = memory_size = 0;
 }

@@ -5,17 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rail is slow below this part of the rate of the others. Chunks of a process
- * share its rails, so rates of healthy rails differ by less. */
+/* A rail is slow if its rate is below this fraction of the others' rate. The
+ * chunks of a process share its rails, so the rates of healthy rails differ by
+ * less. */
 #define SLOW 0.5
-/* A rail with less than this has no rate. */
+/* A rail that has carried less than this has no measured rate. */
 #define MIN_BYTES (1u << 20)
 #define MIN_CHUNKS 8u
 #define MIN_BUSY_NS (20 * MRAIL_NS_PER_MS)
 
-/* A starved rank waits for a core for more than the first part of its time, and
- * three quarters of the other ranks for less than the second. On a machine with
- * too much work for its cores, chance decides about the times of each rank. */
+/* A rank is starved if it waits for a core for more than the first fraction of
+ * its time, and three quarters of the other ranks wait for less than the
+ * second. The gap between the two is needed because on an overloaded machine,
+ * the waiting times of all ranks vary by chance. */
 #define STARVED 0.6
 #define NOT_STARVED 0.3
 
@@ -95,9 +97,10 @@ static int any_alive(const diagnose_snapshot_t *snapshot)
     return 0;
 }
 
-/* A process that ended before the others, or that is stopped, needs no other
- * evidence. When all have ended, the one that ended long before is named. */
-static void judge_processes(const diagnose_snapshot_t *snapshot,
+/* Names processes that ended before the others, or that are stopped, which
+ * needs no further evidence. If all have ended, names those that ended long
+ * before the last one. */
+static void check_processes(const diagnose_snapshot_t *snapshot,
                             diagnose_report_t *report)
 {
     int lives = any_alive(snapshot);
@@ -147,7 +150,7 @@ int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
            (4 * num_at_most(snapshot, rank, NOT_STARVED) >= 3 * others);
 }
 
-static void judge_cores(const diagnose_snapshot_t *snapshot,
+static void check_cores(const diagnose_snapshot_t *snapshot,
                         diagnose_report_t *report)
 {
     report->contended = 1;
@@ -184,8 +187,8 @@ static int is_measured(const diagnose_rail_t *rail)
            (rail->busy_ns >= MIN_BUSY_NS);
 }
 
-/* The rate as a part of the port's rate, so that rails may have different
- * ports. */
+/* Returns the rate as a fraction of the port's rate, so that rails with
+ * different ports can be compared. */
 static double speed_of(const diagnose_rail_t *rail)
 {
     return rate_of(rail) / (double)MRAIL_MAX(rail->nominal, 1u);
@@ -254,7 +257,7 @@ static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
     return votes;
 }
 
-static void judge_rail(const diagnose_snapshot_t *snapshot, const char *name,
+static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
                        diagnose_report_t *report)
 {
     rail_votes_t votes = rail_count(snapshot, name);
@@ -271,19 +274,19 @@ static void judge_rail(const diagnose_snapshot_t *snapshot, const char *name,
         diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
                      "at rank %d it carried %.1f MB/s while work was "
                      "outstanding, where the speed of the other rails would "
-                     "give %.1f MB/s; %u of %u ranks see it so",
+                     "give %.1f MB/s; %u of %u ranks agree",
                      votes.first->rank, votes.rate / 1e6,
                      votes.speed_of_others * (double)votes.nominal / 1e6,
                      votes.slow, votes.measured);
     }
 }
 
-static void judge_rails(const diagnose_snapshot_t *snapshot,
+static void check_rails(const diagnose_snapshot_t *snapshot,
                         diagnose_report_t *report)
 {
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         for (unsigned k = 0; k < snapshot->ranks[i].num_rails; ++k) {
-            judge_rail(snapshot, snapshot->ranks[i].rails[k].name, report);
+            check_rail(snapshot, snapshot->ranks[i].rails[k].name, report);
         }
     }
 }
@@ -299,8 +302,8 @@ static const diagnose_rank_t *peer_of(const diagnose_snapshot_t *snapshot,
     return NULL;
 }
 
-/* A process that cannot answer, and a port that is down, are the cause of paths
- * that are retired. */
+/* Returns 1 if the retired path has another cause: its peer cannot answer, or a
+ * port is down. */
 static int is_explained(const diagnose_rank_t *rank,
                         const diagnose_path_t *path,
                         const diagnose_rank_t *peer)
@@ -313,7 +316,7 @@ static int is_explained(const diagnose_rank_t *rank,
             peer->rails[path->rail].is_down);
 }
 
-static void judge_path(const diagnose_snapshot_t *snapshot,
+static void check_path(const diagnose_snapshot_t *snapshot,
                        const diagnose_rank_t *rank, const diagnose_path_t *path,
                        diagnose_report_t *report)
 {
@@ -337,28 +340,28 @@ static void judge_path(const diagnose_snapshot_t *snapshot,
                  (unsigned long long)path->peer);
     }
     diagnose_add(report, DIAGNOSE_PATH, rank->rank, subject,
-                 "path %u from rank %d to %s carries nothing since %.1f s ago "
+                 "path %u from rank %d to %s has carried nothing for %.1f s "
                  "(%s), although the port is up",
                  path->slot, rank->rank, other, (double)path->ago_ns / 1e9,
                  path->event);
 }
 
-int diagnose_judge(const diagnose_snapshot_t *snapshot,
+int diagnose_check(const diagnose_snapshot_t *snapshot,
                    diagnose_report_t *report)
 {
     int ret;
 
     memset(report, 0, sizeof(*report));
-    judge_processes(snapshot, report);
-    judge_rails(snapshot, report);
+    check_processes(snapshot, report);
+    check_rails(snapshot, report);
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         for (unsigned k = 0; k < snapshot->ranks[i].num_paths; ++k) {
-            judge_path(snapshot, &snapshot->ranks[i],
+            check_path(snapshot, &snapshot->ranks[i],
                        &snapshot->ranks[i].paths[k], report);
         }
     }
-    ret = diagnose_judge_calls(snapshot, report);
-    judge_cores(snapshot, report);
+    ret = diagnose_check_calls(snapshot, report);
+    check_cores(snapshot, report);
     qsort(report->findings, report->num_findings, sizeof(*report->findings),
           finding_order);
     return ret;
