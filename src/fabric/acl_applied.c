@@ -57,9 +57,11 @@ int acl_takes_from(const acl_match_t *match, unsigned line)
     case ACL_TAKES_ALL:
         return 1;
     case ACL_TAKES_EARLIER:
-        return line < match->line;
+        return line < match->at;
+    case ACL_TAKES_BY_ORDER:
+        return 0;
     default:
-        return line > match->line;
+        return line > match->at;
     }
 }
 
@@ -69,6 +71,12 @@ int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
         const acl_match_t *other = &reader->matches[i];
 
         if (!has_target(other)) {
+            continue;
+        }
+        if (match->place == ACL_TAKES_BY_ORDER) {
+            if (other->order >= match->order) {
+                return 1;
+            }
             continue;
         }
         /* A deny entry ends only the search of its own list. */
@@ -87,9 +95,72 @@ int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
     return 0;
 }
 
+/* ---- Jumps between chains ---- */
+
+/* Adds the copy of a match unless it is known. */
+static int add_copy(acl_reader_t *reader, const acl_match_t *copy)
+{
+    for (unsigned i = 0; i < reader->num_matches; ++i) {
+        const acl_match_t *match = &reader->matches[i];
+
+        if (match->line == copy->line && match->at == copy->at &&
+            match->first == copy->first &&
+            strcmp(match->list, copy->list) == 0) {
+            return 0;
+        }
+    }
+    return acl_add_match(reader, copy);
+}
+
+/* Adds a copy of the match to each chain to which its own chain jumps, if it
+ * takes packets from that chain, and to each chain that jumps to its own, if it
+ * ends that chain too. */
+static int follow_jumps(acl_reader_t *reader, acl_match_t match)
+{
+    int ret = 0;
+
+    for (unsigned i = 0; i < reader->num_edges && ret == 0; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+        acl_match_t copy = match;
+
+        if (edge->kind != ACL_BINDING || strcmp(edge->to, edge->from) == 0) {
+            continue;
+        }
+        copy.key[0] = '\0'; /* its mark replaces those of the chain */
+        if (strcmp(edge->to, match.list) == 0 &&
+            acl_takes_from(&match, edge->line)) {
+            mrail_copy(copy.list, edge->from, sizeof(copy.list));
+            copy.place = ACL_TAKES_ALL;
+            copy.is_below = 1;
+            ret = add_copy(reader, &copy);
+        } else if (strcmp(edge->from, match.list) == 0 && edge->order == 0 &&
+                   strncmp(edge->to, ACL_CHAIN ":", strlen(ACL_CHAIN ":")) ==
+                       0 &&
+                   !match.returns && !match.is_below) {
+            mrail_copy(copy.list, edge->to, sizeof(copy.list));
+            copy.at = edge->line;
+            ret = add_copy(reader, &copy);
+        }
+    }
+    return ret;
+}
+
+int acl_follow_jumps(acl_reader_t *reader)
+{
+    int ret = 0;
+
+    /* Copies, which are added at the end, are followed as well. */
+    for (unsigned i = 0; i < reader->num_matches && ret == 0; ++i) {
+        if (reader->matches[i].is_any && reader->matches[i].list[0] != '\0') {
+            ret = follow_jumps(reader, reader->matches[i]);
+        }
+    }
+    return ret;
+}
+
 /* ---- Ports ---- */
 
-/* Returns 1 if a port uses the key. port: this port; NULL: any. */
+/* Returns 1 if the port uses the key. */
 static int is_bound(const acl_reader_t *reader, const char *key,
                     const char *port)
 {
@@ -97,7 +168,7 @@ static int is_bound(const acl_reader_t *reader, const char *key,
         const acl_edge_t *edge = &reader->edges[i];
 
         if (edge->kind == ACL_BINDING && strcmp(edge->from, key) == 0 &&
-            (port == NULL || strcmp(edge->to, port) == 0)) {
+            strcmp(edge->to, port) == 0) {
             return 1;
         }
     }
@@ -109,10 +180,33 @@ static const char *name_in(const char *key)
     return strchr(key, ':') + 1;
 }
 
+/* Returns 1 if a binding leads to a port, directly or through chains that jump
+ * to each other. `is_seen` has the edges that were followed. */
+static int is_applied(const acl_reader_t *reader, const char *key,
+                      uint8_t is_seen[ACL_MAX_EDGES])
+{
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+
+        if (is_seen[i] || edge->kind != ACL_BINDING ||
+            strcmp(edge->from, key) != 0) {
+            continue;
+        }
+        is_seen[i] = 1;
+        if (strncmp(edge->to, ACL_CHAIN ":", strlen(ACL_CHAIN ":")) != 0 ||
+            is_applied(reader, edge->to, is_seen)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static unsigned check_key(const acl_reader_t *reader, const char *key,
                           unsigned line, FILE *stream)
 {
-    if (key[0] == '\0' || is_bound(reader, key, NULL)) {
+    uint8_t is_seen[ACL_MAX_EDGES] = {0};
+
+    if (key[0] == '\0' || is_applied(reader, key, is_seen)) {
         return 0;
     }
     fprintf(stream,

@@ -319,7 +319,7 @@ static int eos_line(acl_reader_t *reader, acl_line_t *line)
 static int eos_read(acl_reader_t *reader, char *text)
 {
     reader->kind = "access list";
-    return acl_each_line(reader, text, " \t\r", eos_line);
+    return acl_each_line(reader, text, " \t\r", '\n', eos_line);
 }
 
 const acl_dialect_t acl_eos = {

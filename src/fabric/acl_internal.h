@@ -42,17 +42,19 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 /* ---- Reader ---- */
 
 #define ACL_MAX_EDGES 4096u
-#define ACL_MAX_WORDS 32 /* maximum words per line; the rest is ignored */
+#define ACL_MAX_WORDS 1024 /* maximum words per statement */
 
 /* From which rules of its list an entry without a target takes packets. */
 typedef enum acl_place {
     ACL_TAKES_LATER, /* from those after it */
     ACL_TAKES_EARLIER,
-    ACL_TAKES_ALL
+    ACL_TAKES_ALL,
+    ACL_TAKES_BY_ORDER /* from those of the same or a higher `order` */
 } acl_place_t;
 
 typedef struct acl_match {
     unsigned line;
+    unsigned at;          /* line of its place in `list`; 0: `line` */
     unsigned first, last; /* source ports, 0 to 65535 */
     unsigned dscp;        /* MRAIL_ACL_NO_DSCP: any */
     /* the rule does not mention source ports, or it matters only if it takes
@@ -60,6 +62,9 @@ typedef struct acl_match {
     int is_any;
     int denies;        /* the rule exempts its ports */
     acl_place_t place; /* is_any: where it applies in `list` */
+    /* LINUX: the entry ends only its chain; it is a copy for a chain that its
+     * chain jumps to */
+    int returns, is_below;
     char key[ACL_KEY_MAX];
     char source[ACL_TARGET_MAX]; /* source prefix; "": any */
     char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
@@ -109,11 +114,13 @@ typedef struct acl_reader {
 
 typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
 
-/* Calls `func` for each line that has words. Any character of `separators`
- * separates words. The text must end with a NUL byte, and is modified. Returns
- * 0, or the first nonzero result of `func`. */
+/* Calls `func` for each statement that has words. A statement ends with the line
+ * or, outside of comment lines, with the character `end` ('\n': only with the
+ * line). Any character of `separators` separates words. The text must end with a
+ * NUL byte, and is modified. Returns 0, the first nonzero result of `func`, or
+ * acl_fail(). */
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
-                  acl_line_func_t func);
+                  char end, acl_line_func_t func);
 
 /* Writes "line N: MESSAGE" to reader->why. Returns -EINVAL. */
 int acl_fail(acl_reader_t *reader, const char *fmt, ...) MRAIL_PRINTF(2, 3);
@@ -141,6 +148,8 @@ int acl_bind(acl_reader_t *reader, const char *kind, const char *name,
 /* Key prefix for entries of route maps and policies: "map:NAME:ENTRY".
  */
 #define ACL_MAP "map"
+/* Key prefix for chains of nft: "chain:NAME". */
+#define ACL_CHAIN "chain"
 
 /* Writes "PREFIX:A" or "PREFIX:A:B" to `key`. Returns 0 or acl_fail(). */
 int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
@@ -165,6 +174,11 @@ void acl_resolve(acl_reader_t *reader);
  * are applied to no port. Returns the number of findings. */
 unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream);
 unsigned acl_check_ports(const acl_reader_t *reader, FILE *stream);
+
+/* Copies matches to the chains of nft to which their chains jump, and to those
+ * that jump to their chains, as far as they concern packets there. Returns 0,
+ * -ENOMEM or acl_fail(). */
+int acl_follow_jumps(acl_reader_t *reader);
 
 /* Returns 1 if the match takes packets from a rule in `line` of its list. */
 int acl_takes_from(const acl_match_t *match, unsigned line);
@@ -191,6 +205,7 @@ typedef struct acl_dialect {
 } acl_dialect_t;
 
 extern const acl_dialect_t acl_ios, acl_eos, acl_sonic, acl_nvue, acl_linux;
+int acl_linux_read(acl_reader_t *reader, char *text);
 
 /* Reads a text in this dialect. Returns 0, -ENOMEM, or -EINVAL with a message
  * in reader->why. */

@@ -370,7 +370,7 @@ static int ios_read(acl_reader_t *reader, char *text)
     int ret;
 
     reader->kind = "access list";
-    ret = acl_each_line(reader, text, " \t\r", ios_line);
+    ret = acl_each_line(reader, text, " \t\r", '\n', ios_line);
     return (ret == 0) ? add_unmatched(reader) : ret;
 }
 

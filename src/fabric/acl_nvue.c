@@ -322,7 +322,9 @@ static int read_acl(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     if (ACL_HAS(line, at + 4, "action", "set", "dscp") && at + 7 < line->num) {
         return mark_key(reader, line->words[at + 7], rule->match.key);
     }
-    rule->match.denies |= ACL_HAS(line, at + 4, "action", "deny");
+    /* A policer drops the packets beyond its rate. */
+    rule->match.denies |= ACL_HAS(line, at + 4, "action", "deny") ||
+                          ACL_HAS(line, at + 4, "action", "police");
     return 0;
 }
 
@@ -438,7 +440,7 @@ static int nvue_read(acl_reader_t *reader, char *text)
 
     reader->state = &state;
     reader->kind = "mark";
-    ret = acl_each_line(reader, text, " \t\r", nvue_line);
+    ret = acl_each_line(reader, text, " \t\r", '\n', nvue_line);
     for (unsigned i = 0; i < state.num && ret == 0; ++i) {
         ret = add_rule(reader, &state.rules[i]);
     }

@@ -29,39 +29,58 @@ int acl_fail(acl_reader_t *reader, const char *fmt, ...)
 
 /* ---- Lines ---- */
 
-static void cut_words(acl_line_t *line, char *text, const char *separators)
+static int cut_words(acl_reader_t *reader, acl_line_t *line, char *text,
+                     const char *separators)
 {
     char *save = NULL;
 
     line->num = 0;
-    for (char *word = strtok_r(text, separators, &save);
-         word != NULL && line->num < ACL_MAX_WORDS;
+    for (char *word = strtok_r(text, separators, &save); word != NULL;
          word = strtok_r(NULL, separators, &save)) {
+        if (line->num == ACL_MAX_WORDS) {
+            return acl_fail(reader, "more than %d words in a statement",
+                            ACL_MAX_WORDS);
+        }
         line->words[line->num++] = word;
     }
     line->words[line->num] = NULL;
+    return 0;
+}
+
+/* Ends the text at the first `stop`. Returns the text after it, or NULL. */
+static char *cut(char *text, char stop)
+{
+    char *end = strchr(text, stop);
+
+    if (end == NULL) {
+        return NULL;
+    }
+    *end = '\0';
+    return end + 1;
 }
 
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
-                  acl_line_func_t func)
+                  char end, acl_line_func_t func)
 {
     acl_line_t line;
 
     for (reader->number = 1; text != NULL; ++reader->number) {
-        char *end = strchr(text, '\n');
-        int ret = 0;
+        char *next = cut(text, '\n');
+        int is_comment = text[strspn(text, separators)] == '#';
 
-        if (end != NULL) {
-            *end = '\0';
+        while (text != NULL) {
+            char *rest = is_comment ? NULL : cut(text, end);
+            int ret = cut_words(reader, &line, text, separators);
+
+            if (ret == 0 && line.num > 0) {
+                ret = func(reader, &line);
+            }
+            if (ret != 0) {
+                return ret;
+            }
+            text = rest;
         }
-        cut_words(&line, text, separators);
-        if (line.num > 0) {
-            ret = func(reader, &line);
-        }
-        if (ret != 0) {
-            return ret;
-        }
-        text = (end != NULL) ? end + 1 : NULL;
+        text = next;
     }
     return 0;
 }
@@ -172,6 +191,9 @@ int acl_add_match(acl_reader_t *reader, const acl_match_t *match)
     *added = *match;
     if (added->line == 0) {
         added->line = reader->number;
+    }
+    if (added->at == 0) {
+        added->at = added->line;
     }
     return 0;
 }

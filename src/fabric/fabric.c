@@ -83,6 +83,27 @@ void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
     }
 }
 
+uint32_t mrail_fabric_place(const mrail_fabric_t *fabric, uint32_t link)
+{
+    const mrail_fabric_link_t *self = &fabric->links[link];
+    const uint32_t *up = fabric->nodes[self->lower].up;
+    uint32_t place = 0;
+
+    for (uint32_t port = 0; port < self->lower_port; ++port) {
+        place += (fabric->links[up[port]].upper == self->upper);
+    }
+    return place;
+}
+
+unsigned mrail_fabric_leaf_uplinks(const mrail_fabric_t *fabric, uint32_t node)
+{
+    const mrail_fabric_node_t *n = &fabric->nodes[node];
+
+    return (n->tier == MRAIL_FABRIC_LEAF || n->num_down == 0)
+               ? 1
+               : fabric->nodes[fabric->links[n->down[0]].lower].num_up;
+}
+
 /* Returns the number of NICs that share the uplinks of a leaf, or, if is_pod is
  * 1, the uplinks of the spines in its pod. */
 static unsigned nics_beside(const mrail_fabric_t *fabric,

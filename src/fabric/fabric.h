@@ -91,6 +91,13 @@ uint32_t mrail_fabric_addr_find(const mrail_fabric_t *fabric, uint32_t addr);
 void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
                            unsigned *uplinks_p, unsigned *spine_uplinks_p);
 
+/* Returns the position of a link among those that join the same two nodes. */
+uint32_t mrail_fabric_place(const mrail_fabric_t *fabric, uint32_t link);
+
+/* Returns the number of leaf segments that the port rules of a switch divide: 1
+ * on a leaf, and on a spine the number of uplinks of the first leaf below. */
+unsigned mrail_fabric_leaf_uplinks(const mrail_fabric_t *fabric, uint32_t node);
+
 /* Checks that with `lanes` lanes per peer, the NICs of each leaf use all its
  * uplinks, and the NICs of each pod use all uplinks of its spines. If `lanes`
  * is 0, each leaf has mrail_ports_auto_lanes() lanes. Returns 0, or -ERANGE

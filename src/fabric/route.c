@@ -14,13 +14,16 @@ struct mrail_router {
     uint64_t seed;
     uint8_t *is_down; /* by link */
     size_t words;
-    /* Sets of leaves, by node, over links that are up. `below` has the leaves
-     * reached over downward links alone, and `through` has all leaves
-     * reached. */
-    uint64_t *below, *through;
+    /* Sets of leaves, by node. Over links that are up, `below` has the leaves
+     * reached over downward links alone, and `through` has all leaves reached.
+     * `above` is `below` with all links up. */
+    uint64_t *below, *through, *above;
+    uint32_t *place;    /* by link: position among those of its two nodes */
+    uint32_t *parallel; /* by node: the most links down to one node */
 };
 
 #define LEAF_IN(_set, _leaf) (((_set)[(_leaf) / 64] >> ((_leaf) % 64)) & 1)
+#define ANY_PLACE MRAIL_FABRIC_NONE
 
 /* ---- Reachability ---- */
 
@@ -87,11 +90,40 @@ static void find_reach(mrail_router_t *router)
     }
 }
 
+static void find_places(mrail_router_t *router)
+{
+    const mrail_fabric_t *fabric = router->fabric;
+
+    for (uint32_t i = 0; i < fabric->num_links; ++i) {
+        uint32_t *most = &router->parallel[fabric->links[i].upper];
+
+        router->place[i] = mrail_fabric_place(fabric, i);
+        *most = MRAIL_MAX(*most, router->place[i] + 1);
+    }
+}
+
+static int router_alloc(mrail_router_t *router)
+{
+    const mrail_fabric_t *fabric = router->fabric;
+    size_t size = fabric->num_nodes * router->words;
+
+    router->is_down = calloc(fabric->num_links + 1, 1);
+    router->below = calloc(size, sizeof(*router->below));
+    router->through = calloc(size, sizeof(*router->through));
+    router->above = calloc(size, sizeof(*router->above));
+    router->place = calloc(fabric->num_links + 1, sizeof(*router->place));
+    router->parallel = calloc(fabric->num_nodes, sizeof(*router->parallel));
+    return (router->is_down == NULL || router->below == NULL ||
+            router->through == NULL || router->above == NULL ||
+            router->place == NULL || router->parallel == NULL)
+               ? -ENOMEM
+               : 0;
+}
+
 mrail_router_t *mrail_router_create(const mrail_fabric_t *fabric,
                                     mrail_route_mode_t mode, uint64_t seed)
 {
     mrail_router_t *router = calloc(1, sizeof(*router));
-    size_t size;
 
     if (router == NULL) {
         return NULL;
@@ -101,16 +133,14 @@ mrail_router_t *mrail_router_create(const mrail_fabric_t *fabric,
                          .mode = mode,
                          .seed = seed,
                          .words = fabric->num_of[MRAIL_FABRIC_LEAF] / 64 + 1};
-    size = fabric->num_nodes * router->words;
-    router->is_down = calloc(fabric->num_links + 1, 1);
-    router->below = calloc(size, sizeof(*router->below));
-    router->through = calloc(size, sizeof(*router->through));
-    if (router->is_down == NULL || router->below == NULL ||
-        router->through == NULL) {
+    if (router_alloc(router) != 0) {
         mrail_router_destroy(router);
         return NULL;
     }
     find_reach(router);
+    memcpy(router->above, router->below,
+           fabric->num_nodes * router->words * sizeof(*router->above));
+    find_places(router);
     return router;
 }
 
@@ -120,6 +150,9 @@ void mrail_router_destroy(mrail_router_t *router)
         free(router->is_down);
         free(router->below);
         free(router->through);
+        free(router->above);
+        free(router->place);
+        free(router->parallel);
         free(router);
     }
 }
@@ -130,6 +163,97 @@ void mrail_router_link(mrail_router_t *router, uint32_t link, int is_up)
     find_reach(router);
 }
 
+int mrail_router_is_up(const mrail_router_t *router, uint32_t link)
+{
+    return !router->is_down[link];
+}
+
+/* ---- What a switch does, with all its hashes open ---- */
+
+static int set_has(const mrail_router_t *router, const uint64_t *sets,
+                   uint32_t node, uint32_t leaf)
+{
+    return (int)LEAF_IN(&sets[node * router->words], leaf);
+}
+
+int mrail_router_reaches(const mrail_router_t *router, uint32_t node,
+                         uint32_t leaf)
+{
+    return set_has(router, router->through, node, leaf);
+}
+
+int mrail_router_is_local(const mrail_router_t *router, uint32_t node,
+                          uint32_t leaf)
+{
+    return set_has(router, router->above, node, leaf);
+}
+
+uint32_t mrail_router_parallel(const mrail_router_t *router, uint32_t node)
+{
+    return (router->mode != MRAIL_ROUTE_ECMP &&
+            router->fabric->nodes[node].tier > MRAIL_FABRIC_LEAF &&
+            (router->parallel[node] > 1 ||
+             router->mode == MRAIL_ROUTE_ETHEREAL))
+               ? router->parallel[node]
+               : 0;
+}
+
+int mrail_router_drops(const mrail_router_t *router)
+{
+    return router->mode == MRAIL_ROUTE_RULES_DROP ||
+           router->mode == MRAIL_ROUTE_ETHEREAL;
+}
+
+/* Adds the live links to nodes in `sets`. Returns their number. */
+static uint32_t find_hops(const mrail_router_t *router, uint32_t n,
+                          uint32_t leaf, uint32_t place, int is_up,
+                          uint32_t hops[MRAIL_ROUTE_MAX_CHOICES])
+{
+    const mrail_fabric_t *fabric = router->fabric;
+    const mrail_fabric_node_t *node = &fabric->nodes[n];
+    const uint64_t *sets = is_up ? router->through : router->below;
+    const uint32_t *list = is_up ? node->up : node->down;
+    uint32_t num = is_up ? node->num_up : node->num_down, count = 0;
+
+    for (uint32_t i = 0; i < num && count < MRAIL_ROUTE_MAX_CHOICES; ++i) {
+        const mrail_fabric_link_t *link = &fabric->links[list[i]];
+
+        if (!router->is_down[list[i]] &&
+            (place == ANY_PLACE || router->place[list[i]] == place) &&
+            set_has(router, sets, is_up ? link->upper : link->lower, leaf)) {
+            hops[count++] =
+                is_up ? MRAIL_ROUTE_UP(list[i]) : MRAIL_ROUTE_DOWN(list[i]);
+        }
+    }
+    return count;
+}
+
+uint32_t mrail_router_hops(const mrail_router_t *router, uint32_t node,
+                           uint32_t leaf,
+                           uint32_t hops[MRAIL_ROUTE_MAX_CHOICES])
+{
+    int is_up = !set_has(router, router->below, node, leaf);
+
+    return find_hops(router, node, leaf, ANY_PLACE, is_up, hops);
+}
+
+int mrail_router_parallel_hops(const mrail_router_t *router, uint32_t n,
+                               uint32_t leaf, uint32_t place,
+                               uint32_t hops[MRAIL_ROUTE_MAX_CHOICES])
+{
+    const mrail_fabric_t *fabric = router->fabric;
+    const mrail_fabric_node_t *node = &fabric->nodes[n];
+
+    for (uint32_t i = 0; i < node->num_down; ++i) {
+        if (router->place[node->down[i]] == place &&
+            set_has(router, router->above, fabric->links[node->down[i]].lower,
+                    leaf)) {
+            return (int)find_hops(router, n, leaf, place, 0, hops);
+        }
+    }
+    return -ENOENT;
+}
+
 /* ---- A flow ---- */
 
 typedef struct flow {
@@ -137,15 +261,13 @@ typedef struct flow {
     uint32_t from, to; /* host links */
     uint32_t leaf;     /* index of the destination's leaf */
     uint16_t sport;
-    unsigned leaf_uplinks; /* uplinks of the source's leaf */
-    /* position of the last upward link among those that join the same two
-     * switches */
-    unsigned parallel;
 } flow_t;
 
 /* Returns a switch's choice among `count` equal links, from the source and
- * destination addresses, both ports, and the switch's seed. */
-static uint32_t hash_choice(const flow_t *flow, uint32_t node, uint32_t count)
+ * destination addresses, both ports, and the switch's seed; MRAIL_FABRIC_NONE
+ * if `count` is 0. */
+static uint32_t choose_by_hash(const flow_t *flow, uint32_t node,
+                               const uint32_t *hops, uint32_t count)
 {
     const mrail_fabric_link_t *links = flow->router->fabric->links;
     uint64_t addresses =
@@ -153,184 +275,121 @@ static uint32_t hash_choice(const flow_t *flow, uint32_t node, uint32_t count)
     uint64_t hash = mrail_mix64(flow->router->seed ^
                                 mrail_mix64(node + UINT64_C(0x9e3779b9)));
 
-    hash = mrail_mix64(hash ^ addresses);
-    return (uint32_t)(mrail_mix64(hash ^ flow->sport) % count);
-}
-
-static int is_useful(const flow_t *flow, uint32_t link, uint32_t next,
-                     const uint64_t *sets)
-{
-    const mrail_router_t *router = flow->router;
-
-    return !router->is_down[link] &&
-           LEAF_IN(&sets[next * router->words], flow->leaf);
-}
-
-/* ECMP: returns the useful link that the hash chooses, or MRAIL_FABRIC_NONE. */
-static uint32_t choose_by_hash(const flow_t *flow, uint32_t n, int up)
-{
-    const mrail_fabric_t *fabric = flow->router->fabric;
-    const mrail_fabric_node_t *node = &fabric->nodes[n];
-    const uint64_t *sets = up ? flow->router->through : flow->router->below;
-    const uint32_t *list = up ? node->up : node->down;
-    uint32_t num = up ? node->num_up : node->num_down;
-    uint32_t useful[MRAIL_FABRIC_MAX_UPLINKS > MRAIL_FABRIC_MAX_NODES
-                        ? MRAIL_FABRIC_MAX_UPLINKS
-                        : MRAIL_FABRIC_MAX_NODES];
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < num && count < MRAIL_ARRAY_SIZE(useful); ++i) {
-        const mrail_fabric_link_t *link = &fabric->links[list[i]];
-
-        if (is_useful(flow, list[i], up ? link->upper : link->lower, sets)) {
-            useful[count++] = list[i];
-        }
+    if (count == 0) {
+        return MRAIL_FABRIC_NONE;
     }
-    return (count == 0) ? MRAIL_FABRIC_NONE
-                        : useful[hash_choice(flow, n, count)];
+    hash = mrail_mix64(hash ^ addresses);
+    return hops[mrail_mix64(hash ^ flow->sport) % count];
 }
 
 /* Returns the uplink for the port's segment, or NONE if it is down or does not
  * lead to the destination. */
 static uint32_t choose_by_rule(const flow_t *flow, uint32_t n)
 {
-    const mrail_fabric_t *fabric = flow->router->fabric;
+    const mrail_router_t *router = flow->router;
+    const mrail_fabric_t *fabric = router->fabric;
     const mrail_fabric_node_t *node = &fabric->nodes[n];
     unsigned leaf, spine;
     uint32_t link;
 
     if (node->tier == MRAIL_FABRIC_LEAF) {
-        leaf = mrail_ports_segment_of(node->num_up, flow->sport);
-        link = node->up[leaf];
+        link = node->up[mrail_ports_segment_of(node->num_up, flow->sport)];
     } else {
-        mrail_ports_segment_of_nested(flow->leaf_uplinks, node->num_up,
-                                      flow->sport, &leaf, &spine);
+        mrail_ports_segment_of_nested(mrail_fabric_leaf_uplinks(fabric, n),
+                                      node->num_up, flow->sport, &leaf, &spine);
         link = node->up[spine];
     }
-    return is_useful(flow, link, fabric->links[link].upper,
-                     flow->router->through)
-               ? link
+    return (!router->is_down[link] &&
+            mrail_router_reaches(router, fabric->links[link].upper, flow->leaf))
+               ? MRAIL_ROUTE_UP(link)
                : MRAIL_FABRIC_NONE;
 }
 
-static uint32_t choose_up(const flow_t *flow, uint32_t n)
+/* Returns the position of the uplink of the port's segment, on the first leaf
+ * below a spine, among the links to the same spine. */
+static uint32_t place_of_segment(const mrail_router_t *router, uint32_t spine,
+                                 uint16_t sport)
 {
-    uint32_t link = MRAIL_FABRIC_NONE;
+    const mrail_fabric_t *fabric = router->fabric;
+    const mrail_fabric_node_t *leaf =
+        &fabric->nodes[fabric->links[fabric->nodes[spine].down[0]].lower];
 
-    if (flow->router->fabric->nodes[n].num_up == 0) {
-        return MRAIL_FABRIC_NONE;
+    return router->place[leaf->up[mrail_ports_segment_of(leaf->num_up, sport)]];
+}
+
+/* Returns the position of the parallel links that a switch prefers for a flow
+ * that arrives on the directed link `in`, or ANY_PLACE. */
+static uint32_t preferred_place(const flow_t *flow, uint32_t n, uint32_t in)
+{
+    const mrail_router_t *router = flow->router;
+
+    if (mrail_router_parallel(router, n) == 0) {
+        return ANY_PLACE;
     }
-    if (flow->router->mode != MRAIL_ROUTE_ECMP) {
+    if (in % 2 == 0) {
+        return router->place[in / 2];
+    }
+    return (router->mode == MRAIL_ROUTE_ETHEREAL)
+               ? place_of_segment(router, n, flow->sport)
+               : ANY_PLACE;
+}
+
+/* Returns the directed link on which a switch sends a flow that arrives on
+ * `in`, or MRAIL_FABRIC_NONE if it drops the flow. */
+static uint32_t forward(const flow_t *flow, uint32_t n, uint32_t in)
+{
+    const mrail_router_t *router = flow->router;
+    uint32_t hops[MRAIL_ROUTE_MAX_CHOICES];
+    uint32_t place = preferred_place(flow, n, in), link;
+
+    if (place != ANY_PLACE) {
+        int num =
+            mrail_router_parallel_hops(router, n, flow->leaf, place, hops);
+
+        if (num > 0 || (num == 0 && mrail_router_drops(router))) {
+            return choose_by_hash(flow, n, hops, (uint32_t)num);
+        }
+    }
+    if (router->mode != MRAIL_ROUTE_ECMP && in % 2 == 0 &&
+        router->fabric->nodes[n].num_up > 0 &&
+        !mrail_router_is_local(router, n, flow->leaf)) {
         link = choose_by_rule(flow, n);
-        if (link != MRAIL_FABRIC_NONE ||
-            flow->router->mode == MRAIL_ROUTE_RULES_DROP) {
+        if (link != MRAIL_FABRIC_NONE || mrail_router_drops(router)) {
             return link;
         }
     }
-    return choose_by_hash(flow, n, 1);
-}
-
-/* Returns a link's position among those that join the same two nodes. */
-static unsigned parallel_number(const mrail_fabric_t *fabric, uint32_t link)
-{
-    const mrail_fabric_link_t *self = &fabric->links[link];
-    const mrail_fabric_node_t *lower = &fabric->nodes[self->lower];
-    unsigned number = 0;
-
-    for (uint32_t port = 0; port < self->lower_port; ++port) {
-        number += (fabric->links[lower->up[port]].upper == self->upper);
-    }
-    return number;
-}
-
-/* Port rules: returns the parallel link in the same position if it is up. */
-static uint32_t choose_paired(const flow_t *flow, uint32_t n)
-{
-    const mrail_fabric_t *fabric = flow->router->fabric;
-    const mrail_fabric_node_t *node = &fabric->nodes[n];
-    uint32_t first = MRAIL_FABRIC_NONE, count = 0;
-
-    for (uint32_t i = 0; i < node->num_down; ++i) {
-        const mrail_fabric_link_t *link = &fabric->links[node->down[i]];
-
-        if (!LEAF_IN(&flow->router->below[link->lower * flow->router->words],
-                     flow->leaf)) {
-            continue;
-        }
-        if (first == MRAIL_FABRIC_NONE) {
-            first = link->lower;
-        }
-        if (link->lower == first && count++ == flow->parallel) {
-            return flow->router->is_down[node->down[i]] ? MRAIL_FABRIC_NONE
-                                                        : node->down[i];
-        }
-    }
-    return MRAIL_FABRIC_NONE;
-}
-
-static uint32_t choose_down(const flow_t *flow, uint32_t n)
-{
-    uint32_t link = MRAIL_FABRIC_NONE;
-
-    if (flow->router->mode != MRAIL_ROUTE_ECMP) {
-        link = choose_paired(flow, n);
-    }
-    return (link != MRAIL_FABRIC_NONE) ? link : choose_by_hash(flow, n, 0);
-}
-
-/* Routes from switch `n` to the destination's leaf. Returns 0 or
- * -EHOSTUNREACH. */
-static int cross_switches(flow_t *flow, uint32_t n, mrail_route_t *route)
-{
-    const mrail_router_t *router = flow->router;
-    const mrail_fabric_t *fabric = router->fabric;
-
-    while (!LEAF_IN(&router->below[n * router->words], flow->leaf)) {
-        uint32_t link = choose_up(flow, n);
-
-        if (link == MRAIL_FABRIC_NONE) {
-            return -EHOSTUNREACH;
-        }
-        flow->parallel = parallel_number(fabric, link);
-        route->links[route->num++] = MRAIL_ROUTE_UP(link);
-        n = fabric->links[link].upper;
-    }
-    while (fabric->nodes[n].tier != MRAIL_FABRIC_LEAF) {
-        uint32_t link = choose_down(flow, n);
-
-        if (link == MRAIL_FABRIC_NONE) {
-            return -EHOSTUNREACH;
-        }
-        route->links[route->num++] = MRAIL_ROUTE_DOWN(link);
-        n = fabric->links[link].lower;
-    }
-    return 0;
+    return choose_by_hash(flow, n, hops,
+                          mrail_router_hops(router, n, flow->leaf, hops));
 }
 
 int mrail_route_find(const mrail_router_t *router, uint32_t from, uint32_t to,
                      uint16_t sport, mrail_route_t *route_p)
 {
-    const mrail_fabric_t *fabric = router->fabric;
-    uint32_t source = fabric->links[from].upper;
-    uint32_t target = fabric->links[to].upper;
+    const mrail_fabric_link_t *links = router->fabric->links;
+    uint32_t node = links[from].upper, target = links[to].upper;
+    uint32_t link = MRAIL_ROUTE_UP(from);
     mrail_route_t route = {.num = 0};
     flow_t flow = {.router = router,
                    .from = from,
                    .to = to,
-                   .leaf = fabric->nodes[target].place,
-                   .sport = sport,
-                   .leaf_uplinks = fabric->nodes[source].num_up};
-    int ret;
+                   .leaf = router->fabric->nodes[target].place,
+                   .sport = sport};
 
     assert(from != to);
     if (router->is_down[from] || router->is_down[to]) {
         return -EHOSTUNREACH;
     }
-    route.links[route.num++] = MRAIL_ROUTE_UP(from);
-    ret = cross_switches(&flow, source, &route);
-    if (ret == 0) {
-        route.links[route.num++] = MRAIL_ROUTE_DOWN(to);
-        *route_p = route;
+    route.links[route.num++] = link;
+    while (node != target) {
+        link = forward(&flow, node, link);
+        if (link == MRAIL_FABRIC_NONE) {
+            return -EHOSTUNREACH;
+        }
+        assert(route.num + 1 < MRAIL_ROUTE_MAX_HOPS);
+        route.links[route.num++] = link;
+        node = (link % 2 == 0) ? links[link / 2].upper : links[link / 2].lower;
     }
-    return ret;
+    route.links[route.num++] = MRAIL_ROUTE_DOWN(to);
+    *route_p = route;
+    return 0;
 }

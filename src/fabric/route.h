@@ -2,13 +2,23 @@
  * Routing: the links that a flow takes through a fabric, with ECMP hashing or
  * with port rules.
  *
- * On the way up, a switch chooses among the uplinks that lead to the
- * destination. Rules send a source port to the uplink of its segment; a spine
- * below cores uses the segment within the leaf's segment. ECMP hashes the
- * 5-tuple with a seed per switch. On the way down, ECMP also chooses among
- * parallel links by hash. Rules choose the link with the same index as the one
- * on which the flow came up, like the paper's spine VRFs. Sources: [CTCCL] 3.2
- * and 4.1; ports from orchestrator/ports.h.
+ * `mrail lab` writes the same choices into the tables of its switches
+ * (tools/lab_route.c), and `mrail simulate` asks mrail_route_find().
+ *
+ * Without rules, a switch hashes the 5-tuple, with its own seed, over all live
+ * links on paths to the destination's leaf (ECMP). With rules:
+ * - A packet from below that must go further up takes the uplink of its source
+ *   port's segment. A spine below cores uses the segment within the leaf's
+ *   segment.
+ * - Where a packet turns around, it goes down on a link with the same position
+ *   among parallel links as the link on which it came up, like in the paper's
+ *   spine VRFs.
+ * - A spine below a core hashes packets from the core over its links to the
+ *   leaf, because no VRF concerns them. Only in MRAIL_ROUTE_ETHEREAL, the
+ *   spine keeps the position of the uplink of the port's leaf segment
+ *   (docs/decisions/0038-ethereal-below-cores.md).
+ * Sources: [CTCCL] 3.2 and 4.1, [Ethereal] 3.2; ports from
+ * orchestrator/ports.h.
  *
  * A directed link has the number 2 * link on the way up, and 2 * link + 1 on
  * the way down. Pure. After its creation, only link failures change a router.
@@ -19,6 +29,8 @@
 #include "fabric/fabric.h"
 
 #define MRAIL_ROUTE_MAX_HOPS 6 /* host, leaf, spine, core, and down again */
+/* equal links among which a switch chooses; it ignores further ones */
+#define MRAIL_ROUTE_MAX_CHOICES 8192
 
 #define MRAIL_ROUTE_UP(_link) (2 * (_link))
 #define MRAIL_ROUTE_DOWN(_link) (2 * (_link) + 1)
@@ -26,7 +38,9 @@
 typedef enum mrail_route_mode {
     MRAIL_ROUTE_ECMP,
     MRAIL_ROUTE_RULES,      /* ECMP over the other uplinks if one fails */
-    MRAIL_ROUTE_RULES_DROP, /* packets of a failed uplink are dropped */
+    MRAIL_ROUTE_RULES_DROP, /* packets of a failed segment are dropped */
+    /* drops like MRAIL_ROUTE_RULES_DROP; the source port chooses every link */
+    MRAIL_ROUTE_ETHEREAL,
 } mrail_route_mode_t;
 
 typedef struct mrail_router mrail_router_t;
@@ -39,6 +53,40 @@ void mrail_router_destroy(mrail_router_t *router);
 
 /* Takes a link down or up, in both directions. */
 void mrail_router_link(mrail_router_t *router, uint32_t link, int is_up);
+int mrail_router_is_up(const mrail_router_t *router, uint32_t link);
+
+/* ---- The choices of a switch; `leaf` is the index of a leaf ---- */
+
+/* Returns 1 if some path of live links leads from the node to the leaf. */
+int mrail_router_reaches(const mrail_router_t *router, uint32_t node,
+                         uint32_t leaf);
+
+/* Returns 1 if the leaf is the node or below it, even if links are down. Port
+ * rules exempt packets to a local leaf. */
+int mrail_router_is_local(const mrail_router_t *router, uint32_t node,
+                          uint32_t leaf);
+
+/* Returns 1 if switches drop the packets of a failed segment. */
+int mrail_router_drops(const mrail_router_t *router);
+
+/* Writes the directed links of the ordinary routes to a leaf: down if possible,
+ * and up otherwise. Returns their number. */
+uint32_t mrail_router_hops(const mrail_router_t *router, uint32_t node,
+                           uint32_t leaf,
+                           uint32_t hops[MRAIL_ROUTE_MAX_CHOICES]);
+
+/* Returns the number of positions of parallel links below a switch that keeps
+ * them apart, or 0 if it does not. */
+uint32_t mrail_router_parallel(const mrail_router_t *router, uint32_t node);
+
+/* Writes the live links down to a leaf that are in position `place` among
+ * parallel links. Returns their number, or -ENOENT if no link in this position
+ * leads to the leaf, even if all are up. */
+int mrail_router_parallel_hops(const mrail_router_t *router, uint32_t node,
+                               uint32_t leaf, uint32_t place,
+                               uint32_t hops[MRAIL_ROUTE_MAX_CHOICES]);
+
+/* ---- Paths ---- */
 
 typedef struct mrail_route {
     unsigned num;

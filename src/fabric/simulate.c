@@ -24,13 +24,11 @@ const char *mrail_sim_method_name(mrail_sim_method_t method)
     return names[method];
 }
 
-/* In Ethereal, the sender of a packet chooses its path, so no switch may choose
- * another one. Source: [Ethereal] 3.2. */
 static mrail_route_mode_t mode_of(const mrail_sim_params_t *params)
 {
     switch (params->method) {
     case MRAIL_SIM_ETHEREAL:
-        return MRAIL_ROUTE_RULES_DROP;
+        return MRAIL_ROUTE_ETHEREAL;
     case MRAIL_SIM_DNLB:
         return params->drop ? MRAIL_ROUTE_RULES_DROP : MRAIL_ROUTE_RULES;
     default:

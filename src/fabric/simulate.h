@@ -26,7 +26,8 @@ typedef enum mrail_sim_method {
      * rules. Source: [CTCCL] 3.2 */
     MRAIL_SIM_DNLB,
     /* whole flows and pieces, from mrail_ethereal_split(), in random order over
-     * the good paths; port rules that drop. Source: [Ethereal] 3 */
+     * the good paths; the source port chooses every link. Source: [Ethereal] 3
+     */
     MRAIL_SIM_ETHEREAL,
     MRAIL_SIM_SPRAY, /* ideal spraying: each message equally over all paths */
     MRAIL_SIM_NUM_METHODS

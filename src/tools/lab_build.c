@@ -36,9 +36,11 @@ static FILE *batch_open(batch_t *batch)
     return batch->stream;
 }
 
-static void batch_run(batch_t *batch, const char *node, const char *tool)
+/* Runs `tool` with the option that makes it read its standard input. */
+static void batch_run(batch_t *batch, const char *node, const char *tool,
+                      const char *option)
 {
-    const char *const argv[] = {tool, "-batch", "-", NULL};
+    const char *const argv[] = {tool, option, "-", NULL};
 
     if (fclose(batch->stream) != 0) {
         mrail_tool_fail(LAB_COMMAND, "out of memory");
@@ -47,64 +49,6 @@ static void batch_run(batch_t *batch, const char *node, const char *tool)
         lab_ns_tool(node, argv, batch->text);
     }
     free(batch->text);
-}
-
-const char *lab_addr(uint32_t addr, char text[16])
-{
-    snprintf(text, 16, "%u.%u.%u.%u", addr >> 24, (addr >> 16) & 0xff,
-             (addr >> 8) & 0xff, addr & 0xff);
-    return text;
-}
-
-const char *lab_interface(const lab_t *lab, uint32_t link, int is_upper,
-                          char name[16])
-{
-    const mrail_fabric_link_t *l = &lab->fabric->links[link];
-
-    if (is_upper) {
-        snprintf(name, 16, "down%u", l->upper_port);
-    } else {
-        snprintf(name, 16, "%s%u", (l->addr != 0) ? "rail" : "up",
-                 l->lower_port);
-    }
-    return name;
-}
-
-unsigned lab_parallel_place(const lab_t *lab, uint32_t link)
-{
-    const mrail_fabric_link_t *l = &lab->fabric->links[link];
-    const mrail_fabric_node_t *upper = &lab->fabric->nodes[l->upper];
-    unsigned place = 0;
-
-    for (uint32_t i = 0; i < l->upper_port; ++i) {
-        place += lab->fabric->links[upper->down[i]].lower == l->lower;
-    }
-    return place;
-}
-
-const char *lab_link_name(const lab_t *lab, uint32_t link,
-                          char name[LAB_LINK_NAME_MAX])
-{
-    const mrail_fabric_link_t *l = &lab->fabric->links[link];
-
-    snprintf(name, LAB_LINK_NAME_MAX, "%s-%s.%u", lab_name(lab, l->lower),
-             lab_name(lab, l->upper), lab_parallel_place(lab, link));
-    return name;
-}
-
-uint32_t lab_switch_addr(uint32_t link, int is_upper)
-{
-    return LAB_SWITCH_NET + 2 * link + (uint32_t)is_upper;
-}
-
-uint32_t lab_subnet(const lab_t *lab, uint32_t leaf)
-{
-    const mrail_fabric_t *fabric = lab->fabric;
-    const mrail_fabric_node_t *node =
-        &fabric->nodes[fabric->of[MRAIL_FABRIC_LEAF][leaf]];
-
-    return (node->num_down > 0) ? fabric->links[node->down[0]].addr & ~0xffu
-                                : 0;
 }
 
 /* ---- Links ---- */
@@ -135,7 +79,7 @@ static void make_links(const lab_t *lab, uint32_t node)
             fprintf(stream, "link set %s master hosts\n", upper);
         }
     }
-    batch_run(&batch, n->name, "ip");
+    batch_run(&batch, n->name, "ip", "-batch");
 }
 
 static void make_mgmt(const lab_t *lab)
@@ -158,7 +102,7 @@ static void make_mgmt(const lab_t *lab)
                 "link set m%u master mgmt up\n",
                 i, path, i);
     }
-    batch_run(&batch, LAB_CONTROL, "ip");
+    batch_run(&batch, LAB_CONTROL, "ip", "-batch");
 }
 
 /* ---- Addresses ---- */
@@ -238,7 +182,7 @@ static void address_node(const lab_t *lab, uint32_t index)
         address_links(lab, node, 1, stream);
         address_links(lab, node, 0, stream);
     }
-    batch_run(&batch, node->name, "ip");
+    batch_run(&batch, node->name, "ip", "-batch");
 }
 
 void lab_host_routes_apply(const lab_t *lab, uint32_t link)
@@ -246,7 +190,8 @@ void lab_host_routes_apply(const lab_t *lab, uint32_t link)
     batch_t batch;
 
     host_routes(lab, link, batch_open(&batch));
-    batch_run(&batch, lab_name(lab, lab->fabric->links[link].lower), "ip");
+    batch_run(&batch, lab_name(lab, lab->fabric->links[link].lower), "ip",
+              "-batch");
 }
 
 /* ---- Rates ---- */
@@ -276,7 +221,29 @@ static void shape_node(const lab_t *lab, uint32_t index)
     for (uint32_t i = 0; i < node->num_down; ++i) {
         shape(lab, node->down[i], 1, stream);
     }
-    batch_run(&batch, node->name, "tc");
+    batch_run(&batch, node->name, "tc", "-batch");
+}
+
+/* ---- Routes and rules ---- */
+
+void lab_routes_apply(const lab_t *lab)
+{
+    for (uint32_t i = 0; i < lab->fabric->num_nodes; ++i) {
+        batch_t batch;
+
+        if (lab->fabric->nodes[i].tier != MRAIL_FABRIC_HOST) {
+            lab_routes_write(lab, i, batch_open(&batch));
+            batch_run(&batch, lab_name(lab, i), "ip", "-batch");
+        }
+    }
+}
+
+void lab_rules_apply(const lab_t *lab, uint32_t node)
+{
+    batch_t batch;
+
+    lab_rules_write(lab, node, batch_open(&batch));
+    batch_run(&batch, lab_name(lab, node), "sh", "-s");
 }
 
 /* ---- All ---- */
@@ -292,8 +259,8 @@ static void start_bridges(const lab_t *lab)
         batch_t batch;
 
         fputs("link set hosts up\n", batch_open(&batch));
-        batch_run(&batch, lab_name(lab, fabric->of[MRAIL_FABRIC_LEAF][i]),
-                  "ip");
+        batch_run(&batch, lab_name(lab, fabric->of[MRAIL_FABRIC_LEAF][i]), "ip",
+                  "-batch");
     }
 }
 

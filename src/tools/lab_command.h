@@ -37,14 +37,12 @@
 
 typedef struct lab {
     mrail_fabric_t *fabric;
-    unsigned routing; /* mrail_route_mode_t */
-    uint64_t seed;    /* seeds the hashes of the switches */
-    uint64_t queue;   /* bytes of the queue at each end of a link */
-    uint8_t *is_down; /* by link; 1: taken down by `mrail lab ctl` */
-    /* Indexed by node * leaves + leaf. goes_down: a downward path of live links
-     * leads to the leaf. reaches: some path of live links does.
-     * lab_routes_find() sets both. */
-    uint8_t *goes_down, *reaches;
+    mrail_route_mode_t routing;
+    uint64_t seed;  /* seeds the hashes of the switches */
+    uint64_t queue; /* bytes of the queue at each end of a link */
+    /* knows the links that `mrail lab ctl` took down; its hashes are unused,
+     * because the kernel has its own */
+    mrail_router_t *router;
 } lab_t;
 
 static inline const char *lab_name(const lab_t *lab, uint32_t node)
@@ -75,13 +73,24 @@ int lab_ns_enter(const char *name);
  * message if the program's status is not 0. */
 void lab_ns_tool(const char *node, const char *const *argv, const char *text);
 
-/* ---- lab_build.c, lab_route.c ---- */
+/* ---- lab_build.c ---- */
 
 /* Creates namespaces, links, addresses and rates, then routes and rules. */
 void lab_build(const lab_t *lab);
 
 /* Restores the routes of a host over this link after it was down. */
 void lab_host_routes_apply(const lab_t *lab, uint32_t link);
+
+/* Installs the routes of each switch over the links that are up. */
+void lab_routes_apply(const lab_t *lab);
+/* Installs the port rules of a switch. */
+void lab_rules_apply(const lab_t *lab, uint32_t node);
+
+/* ---- lab_fabric.c: pure ---- */
+
+/* Sets the fabric of a lab. Its routing must be set. All links are up. */
+void lab_init(lab_t *lab, mrail_fabric_t *fabric);
+void lab_destroy(lab_t *lab);
 
 const char *lab_interface(const lab_t *lab, uint32_t link, int is_upper,
                           char name[16]);
@@ -90,7 +99,6 @@ const char *lab_interface(const lab_t *lab, uint32_t link, int is_upper,
 #define LAB_LINK_NAME_MAX (2 * MRAIL_FABRIC_MAX_NAME + 16)
 const char *lab_link_name(const lab_t *lab, uint32_t link,
                           char name[LAB_LINK_NAME_MAX]);
-unsigned lab_parallel_place(const lab_t *lab, uint32_t link);
 /* Returns the address at one end of a link between switches. */
 uint32_t lab_switch_addr(uint32_t link, int is_upper);
 /* Returns the /24 subnet of a leaf by its index, or 0 if the leaf has no
@@ -99,12 +107,14 @@ uint32_t lab_subnet(const lab_t *lab, uint32_t leaf);
 /* Formats an address in host byte order in dotted notation. */
 const char *lab_addr(uint32_t addr, char text[16]);
 
-/* Computes reaches[] and goes_down[] from is_down[]. */
-void lab_routes_find(lab_t *lab);
-/* Installs the routes of each switch over the links that are up. */
-void lab_routes_apply(const lab_t *lab);
-/* Installs the port rules of a switch. */
-void lab_rules_apply(const lab_t *lab, uint32_t node);
+/* ---- lab_route.c: pure ---- */
+
+/* Writes commands for `ip -batch`: the routes of a switch over the links that
+ * are up. */
+void lab_routes_write(const lab_t *lab, uint32_t node, FILE *stream);
+/* Writes a shell script with the port rules of a switch, or nothing if it has
+ * none. */
+void lab_rules_write(const lab_t *lab, uint32_t node, FILE *stream);
 
 /* ---- lab_run.c ---- */
 
@@ -129,9 +139,6 @@ void lab_state_load(const char *command, lab_t *lab);
 void lab_state_save_links(const lab_t *lab);
 /* Returns the seconds since the lab was built. */
 double lab_state_age(void);
-void lab_destroy(lab_t *lab);
-/* Allocates the arrays of a lab with this fabric. */
-void lab_init(lab_t *lab, mrail_fabric_t *fabric);
 
 /* ---- lab_counters.c ---- */
 

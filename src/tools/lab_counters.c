@@ -192,7 +192,7 @@ void lab_counters_await(const char *command, const lab_t *lab)
         lab_count_t *counts = lab_counters_read(command, lab);
 
         for (link = 0; link < lab->fabric->num_links; ++link) {
-            if (!lab->is_down[link] &&
+            if (mrail_router_is_up(lab->router, link) &&
                 (!counts[MRAIL_ROUTE_UP(link)].is_up ||
                  !counts[MRAIL_ROUTE_DOWN(link)].is_up)) {
                 break;

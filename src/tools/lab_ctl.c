@@ -212,27 +212,26 @@ static void set_end(const lab_t *lab, uint32_t link, int is_upper)
 
     snprintf(text, sizeof(text), "link set %s %s\n",
              lab_interface(lab, link, is_upper, name),
-             lab->is_down[link] ? "down" : "up");
+             mrail_router_is_up(lab->router, link) ? "up" : "down");
     lab_ns_tool(lab_name(lab, is_upper ? l->upper : l->lower), ip, text);
 }
 
 /* Takes a link down or up. When an interface goes down, the kernel removes its
  * routes, including those of the port rules. They are added again when the link
  * comes up. */
-static void change(lab_t *lab, uint32_t link, int is_down)
+static void change(lab_t *lab, uint32_t link, int is_up)
 {
     const mrail_fabric_link_t *l = &lab->fabric->links[link];
 
-    if (lab->is_down[link] == is_down) {
+    if (mrail_router_is_up(lab->router, link) == is_up) {
         return;
     }
-    lab->is_down[link] = (uint8_t)is_down;
+    mrail_router_link(lab->router, link, is_up);
     set_end(lab, link, 0);
     set_end(lab, link, 1);
     lab_state_save_links(lab);
-    lab_routes_find(lab);
     lab_routes_apply(lab);
-    if (is_down) {
+    if (!is_up) {
         return;
     }
     if (l->addr != 0) {
@@ -258,15 +257,15 @@ int lab_main_ctl(char **argv)
         .operands = 1};
     int first = mrail_options_parse(&command, argv, NULL);
     uint32_t link;
-    int lock, is_down;
+    int lock, is_up;
     lab_t lab;
 
     if (argv[first] == NULL || argv[first + 1] == NULL ||
         argv[first + 2] != NULL) {
         mrail_tool_usage(CTL_COMMAND, "expected LINK and down or up");
     }
-    is_down = strcmp(argv[first + 1], "down") == 0;
-    if (!is_down && strcmp(argv[first + 1], "up") != 0) {
+    is_up = strcmp(argv[first + 1], "up") == 0;
+    if (!is_up && strcmp(argv[first + 1], "down") != 0) {
         mrail_tool_usage(CTL_COMMAND, "'%s': expected down or up",
                          argv[first + 1]);
     }
@@ -283,7 +282,7 @@ int lab_main_ctl(char **argv)
                          "lists them",
                          argv[first]);
     }
-    change(&lab, link, is_down);
+    change(&lab, link, is_up);
     lab_destroy(&lab);
     return 0;
 }

@@ -1,12 +1,11 @@
 /*
- * Routes of the lab's switches, as a routing protocol would compute them. Each
- * switch has one route to the subnet of each leaf, over all live links on
- * shortest paths (ECMP). The route leads down if the leaf is below the switch,
- * and up otherwise.
+ * Routes and port rules of the lab's switches, as text. fabric/route.h has the
+ * choices that they make, and test/property/test_lab_paths.c compares the two.
  *
- * Port rules are added to these routes. Upwards, they come from fabric/acl.h.
- * Downwards, they matter only for parallel links: packets from the k-th link
- * take the k-th link to the next switch, as with the VRFs in [CTCCL] 4.1.
+ * Each switch has one route to the subnet of each leaf, as a routing protocol
+ * would compute it. Port rules are added to these routes. Upwards, they come
+ * from fabric/acl.h. Downwards, they are routing tables of parallel links, as
+ * with the VRFs in [CTCCL] 4.1.
  */
 #include "config.h"
 #include "tools/lab_command.h"
@@ -21,70 +20,12 @@
 #define PROTOCOL_ROUTES 145  /* routes and rules that this file adds */
 #define PRIORITY_AROUND 4600 /* rules that bypass an uplink without a path */
 #define PRIORITY_DOWN 4700   /* rules of parallel links */
-/* table of the k-th parallel links: TABLE_DOWN + k */
+/* table of the parallel links in position k: TABLE_DOWN + k */
 #define TABLE_DOWN 1000
 
 static uint32_t num_leaves(const lab_t *lab)
 {
     return lab->fabric->num_of[MRAIL_FABRIC_LEAF];
-}
-
-static uint8_t *cell(uint8_t *matrix, const lab_t *lab, uint32_t node,
-                     uint32_t leaf)
-{
-    return &matrix[(size_t)node * num_leaves(lab) + leaf];
-}
-
-/* ---- Reachability ---- */
-
-static int any_neighbour(const lab_t *lab, uint8_t *matrix, uint32_t node,
-                         uint32_t leaf, int is_down)
-{
-    const mrail_fabric_node_t *n = &lab->fabric->nodes[node];
-    const uint32_t *links = is_down ? n->down : n->up;
-    uint32_t num = is_down ? n->num_down : n->num_up;
-
-    for (uint32_t i = 0; i < num; ++i) {
-        const mrail_fabric_link_t *link = &lab->fabric->links[links[i]];
-
-        if (!lab->is_down[links[i]] &&
-            *cell(matrix, lab, is_down ? link->lower : link->upper, leaf)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static void find_tier(lab_t *lab, unsigned tier, int is_down)
-{
-    const mrail_fabric_t *fabric = lab->fabric;
-
-    for (uint32_t i = 0; i < fabric->num_of[tier]; ++i) {
-        uint32_t node = fabric->of[tier][i];
-
-        for (uint32_t leaf = 0; leaf < num_leaves(lab); ++leaf) {
-            if (is_down) {
-                *cell(lab->goes_down, lab, node, leaf) =
-                    node == fabric->of[MRAIL_FABRIC_LEAF][leaf] ||
-                    (tier > MRAIL_FABRIC_LEAF &&
-                     any_neighbour(lab, lab->goes_down, node, leaf, 1));
-            } else {
-                *cell(lab->reaches, lab, node, leaf) =
-                    *cell(lab->goes_down, lab, node, leaf) ||
-                    any_neighbour(lab, lab->reaches, node, leaf, 0);
-            }
-        }
-    }
-}
-
-void lab_routes_find(lab_t *lab)
-{
-    for (unsigned t = MRAIL_FABRIC_LEAF; t < MRAIL_FABRIC_NUM_TIERS; ++t) {
-        find_tier(lab, t, 1);
-    }
-    for (unsigned t = MRAIL_FABRIC_NUM_TIERS; t-- > MRAIL_FABRIC_LEAF;) {
-        find_tier(lab, t, 0);
-    }
 }
 
 /* ---- Batches ---- */
@@ -110,115 +51,74 @@ static void batch_close(batch_t *batch)
     }
 }
 
-static void print_hop(const lab_t *lab, uint32_t link, int is_down,
-                      FILE *stream)
+/* ---- Routes ---- */
+
+static void print_hops(const lab_t *lab, const uint32_t *hops, uint32_t num,
+                       FILE *stream)
 {
     char addr[16], name[16];
 
-    fprintf(stream, " nexthop via %s dev %s",
-            lab_addr(lab_switch_addr(link, !is_down), addr),
-            lab_interface(lab, link, is_down, name));
-}
-
-/* Prints the live links of a node that lead to a leaf, and returns their
- * number. */
-static unsigned print_hops(const lab_t *lab, uint32_t node, uint32_t leaf,
-                           FILE *stream)
-{
-    const mrail_fabric_node_t *n = &lab->fabric->nodes[node];
-    int is_down = *cell(lab->goes_down, lab, node, leaf);
-    const uint32_t *links = is_down ? n->down : n->up;
-    uint32_t num = is_down ? n->num_down : n->num_up;
-    unsigned hops = 0;
-
     for (uint32_t i = 0; i < num; ++i) {
-        const mrail_fabric_link_t *link = &lab->fabric->links[links[i]];
-        uint32_t next = is_down ? link->lower : link->upper;
+        uint32_t link = hops[i] / 2;
+        int is_down = hops[i] % 2 != 0;
 
-        if (!lab->is_down[links[i]] &&
-            *cell(is_down ? lab->goes_down : lab->reaches, lab, next, leaf)) {
-            print_hop(lab, links[i], is_down, stream);
-            ++hops;
-        }
+        fprintf(stream, " nexthop via %s dev %s",
+                lab_addr(lab_switch_addr(link, !is_down), addr),
+                lab_interface(lab, link, is_down, name));
     }
-    return hops;
+    fputc('\n', stream);
 }
 
 static void print_routes(const lab_t *lab, uint32_t node, FILE *stream)
 {
+    uint32_t hops[MRAIL_ROUTE_MAX_CHOICES];
     char net[16];
 
     for (uint32_t leaf = 0; leaf < num_leaves(lab); ++leaf) {
-        uint32_t subnet = lab_subnet(lab, leaf);
-        batch_t hops;
+        uint32_t subnet = lab_subnet(lab, leaf), num;
 
         if (subnet == 0 || node == lab->fabric->of[MRAIL_FABRIC_LEAF][leaf]) {
             continue;
         }
-        batch_open(&hops);
-        if (print_hops(lab, node, leaf, hops.stream) == 0) {
-            fprintf(stream, "route replace unreachable %s/24 protocol %d\n",
-                    lab_addr(subnet, net), PROTOCOL_ROUTES);
-        }
-        batch_close(&hops);
-        if (hops.length > 0) {
-            fprintf(stream, "route replace %s/24 protocol %d%s\n",
-                    lab_addr(subnet, net), PROTOCOL_ROUTES, hops.text);
-        }
-        free(hops.text);
+        num = mrail_router_hops(lab->router, node, leaf, hops);
+        fprintf(stream, "route replace %s%s/24 protocol %d",
+                (num == 0) ? "unreachable " : "", lab_addr(subnet, net),
+                PROTOCOL_ROUTES);
+        print_hops(lab, hops, num, stream);
     }
 }
 
 /* ---- Rules on the way down ---- */
 
-static unsigned num_parallel(const lab_t *lab, uint32_t node)
-{
-    const mrail_fabric_node_t *n = &lab->fabric->nodes[node];
-    unsigned most = 0;
-
-    for (uint32_t i = 0; i < n->num_down; ++i) {
-        most = MRAIL_MAX(most, lab_parallel_place(lab, n->down[i]) + 1);
-    }
-    return most;
-}
-
-/* Prints the routing table of the k-th parallel links. */
-static void print_parallel(const lab_t *lab, uint32_t node, unsigned place,
+/* Prints the routing table of the parallel links in one position. If all of
+ * them to a leaf are down, the packets take the ordinary routes or, in drop
+ * mode, are dropped. A route of high metric drops them even before the other
+ * routes are replaced. */
+static void print_parallel(const lab_t *lab, uint32_t node, uint32_t place,
                            FILE *stream)
 {
-    const mrail_fabric_node_t *n = &lab->fabric->nodes[node];
-    char net[16], addr[16], name[16];
+    int drops = mrail_router_drops(lab->router);
+    uint32_t hops[MRAIL_ROUTE_MAX_CHOICES];
+    char net[16];
 
-    for (uint32_t i = 0; i < n->num_down; ++i) {
-        uint32_t link = n->down[i], lower = lab->fabric->links[link].lower;
+    for (uint32_t leaf = 0; leaf < num_leaves(lab); ++leaf) {
+        uint32_t subnet = lab_subnet(lab, leaf);
+        int num =
+            mrail_router_parallel_hops(lab->router, node, leaf, place, hops);
 
-        if (lab_parallel_place(lab, link) != place) {
+        if (subnet == 0 || num < 0) {
             continue;
         }
-        for (uint32_t leaf = 0; leaf < num_leaves(lab); ++leaf) {
-            uint32_t subnet = lab_subnet(lab, leaf);
-
-            if (subnet == 0 || !mrail_fabric_is_above(
-                                   lab->fabric, lower,
-                                   lab->fabric->of[MRAIL_FABRIC_LEAF][leaf])) {
-                continue;
-            }
-            lab_addr(subnet, net);
-            if (!lab->is_down[link] &&
-                *cell(lab->goes_down, lab, lower, leaf)) {
-                fprintf(stream,
-                        "route replace %s/24 via %s dev %s table %u protocol "
-                        "%d\n",
-                        net, lab_addr(lab_switch_addr(link, 0), addr),
-                        lab_interface(lab, link, 1, name), TABLE_DOWN + place,
-                        PROTOCOL_ROUTES);
-            }
-            if (lab->routing == MRAIL_ROUTE_RULES_DROP) {
-                fprintf(stream,
-                        "route replace blackhole %s/24 metric 4294967295 table "
-                        "%u protocol %d\n",
-                        net, TABLE_DOWN + place, PROTOCOL_ROUTES);
-            }
+        lab_addr(subnet, net);
+        fprintf(stream, "route replace %s%s/24 table %u protocol %d",
+                (num > 0) ? "" : (drops ? "blackhole " : "throw "), net,
+                TABLE_DOWN + place, PROTOCOL_ROUTES);
+        print_hops(lab, hops, (uint32_t)num, stream);
+        if (drops) {
+            fprintf(stream,
+                    "route replace blackhole %s/24 metric 4294967295 table "
+                    "%u protocol %d\n",
+                    net, TABLE_DOWN + place, PROTOCOL_ROUTES);
         }
     }
 }
@@ -226,19 +126,16 @@ static void print_parallel(const lab_t *lab, uint32_t node, unsigned place,
 static void print_rules_down(const lab_t *lab, uint32_t node, FILE *stream)
 {
     const mrail_fabric_node_t *n = &lab->fabric->nodes[node];
-    unsigned most = num_parallel(lab, node);
+    uint32_t places = mrail_router_parallel(lab->router, node);
     char name[16];
 
-    if (most < 2) {
-        return;
-    }
-    for (unsigned place = 0; place < most; ++place) {
+    for (uint32_t place = 0; place < places; ++place) {
         print_parallel(lab, node, place, stream);
     }
-    for (uint32_t i = 0; i < n->num_down; ++i) {
+    for (uint32_t i = 0; places > 0 && i < n->num_down; ++i) {
         fprintf(stream, "rule add priority %d iif %s lookup %u protocol %d\n",
                 PRIORITY_DOWN, lab_interface(lab, n->down[i], 1, name),
-                TABLE_DOWN + lab_parallel_place(lab, n->down[i]),
+                TABLE_DOWN + mrail_fabric_place(lab->fabric, n->down[i]),
                 PROTOCOL_ROUTES);
     }
 }
@@ -256,9 +153,10 @@ static void print_rules_around(const lab_t *lab, uint32_t node, FILE *stream)
         for (uint32_t leaf = 0; leaf < num_leaves(lab); ++leaf) {
             uint32_t subnet = lab_subnet(lab, leaf);
 
-            if (subnet != 0 && !*cell(lab->goes_down, lab, node, leaf) &&
-                !*cell(lab->reaches, lab, lab->fabric->links[n->up[u]].upper,
-                       leaf)) {
+            if (subnet != 0 &&
+                !mrail_router_is_local(lab->router, node, leaf) &&
+                !mrail_router_reaches(
+                    lab->router, lab->fabric->links[n->up[u]].upper, leaf)) {
                 fprintf(stream,
                         "rule add priority %d fwmark 0x%x to %s/24 lookup main "
                         "protocol %d\n",
@@ -269,33 +167,16 @@ static void print_rules_around(const lab_t *lab, uint32_t node, FILE *stream)
     }
 }
 
-void lab_routes_apply(const lab_t *lab)
+void lab_routes_write(const lab_t *lab, uint32_t node, FILE *stream)
 {
-    static const char *const ip[] = {"ip", "-batch", "-", NULL};
-    const mrail_fabric_t *fabric = lab->fabric;
-
-    for (uint32_t i = 0; i < fabric->num_nodes; ++i) {
-        batch_t batch;
-
-        if (fabric->nodes[i].tier == MRAIL_FABRIC_HOST) {
-            continue;
-        }
-        batch_open(&batch);
-        print_routes(lab, i, batch.stream);
-        if (lab->routing != MRAIL_ROUTE_ECMP) {
-            fprintf(batch.stream, "rule flush protocol %d\n", PROTOCOL_ROUTES);
-            if (fabric->nodes[i].tier != MRAIL_FABRIC_LEAF) {
-                print_rules_down(lab, i, batch.stream);
-            }
-            if (lab->routing == MRAIL_ROUTE_RULES) {
-                print_rules_around(lab, i, batch.stream);
-            }
-        }
-        batch_close(&batch);
-        if (batch.length > 0) {
-            lab_ns_tool(lab_name(lab, i), ip, batch.text);
-        }
-        free(batch.text);
+    print_routes(lab, node, stream);
+    if (lab->routing == MRAIL_ROUTE_ECMP) {
+        return;
+    }
+    fprintf(stream, "rule flush protocol %d\n", PROTOCOL_ROUTES);
+    print_rules_down(lab, node, stream);
+    if (lab->routing == MRAIL_ROUTE_RULES) {
+        print_rules_around(lab, node, stream);
     }
 }
 
@@ -334,9 +215,7 @@ static void rules_local(const lab_t *lab, uint32_t node, rules_t *rules)
         unsigned at = rules->acl.num_local;
         char addr[16];
 
-        if (subnet != 0 &&
-            mrail_fabric_is_above(lab->fabric, node,
-                                  lab->fabric->of[MRAIL_FABRIC_LEAF][leaf])) {
+        if (subnet != 0 && mrail_router_is_local(lab->router, node, leaf)) {
             snprintf(rules->local_names[at], sizeof(rules->local_names[at]),
                      "%s/24", lab_addr(subnet, addr));
             rules->local[at] = rules->local_names[at];
@@ -345,23 +224,10 @@ static void rules_local(const lab_t *lab, uint32_t node, rules_t *rules)
     }
 }
 
-/* Returns the number of uplinks of the leaves below a spine, taken from the
- * first leaf. */
-static unsigned leaf_uplinks(const lab_t *lab, const mrail_fabric_node_t *node)
-{
-    uint32_t leaf;
-
-    if (node->tier == MRAIL_FABRIC_LEAF || node->num_down == 0) {
-        return 1;
-    }
-    leaf = lab->fabric->links[node->down[0]].lower;
-    return lab->fabric->nodes[leaf].num_up;
-}
-
 /* Writes the rules without the routes over links that are down, which the
  * kernel would refuse. */
-static void rules_write(const lab_t *lab, const mrail_fabric_node_t *node,
-                        const rules_t *rules, FILE *stream)
+static void write_live(const lab_t *lab, const mrail_fabric_node_t *node,
+                       const rules_t *rules, FILE *stream)
 {
     batch_t all;
 
@@ -376,7 +242,8 @@ static void rules_write(const lab_t *lab, const mrail_fabric_node_t *node,
             char port[40];
 
             snprintf(port, sizeof(port), " dev %s table", rules->ports[u]);
-            is_lost |= lab->is_down[node->up[u]] && strstr(line, port) != NULL;
+            is_lost |= !mrail_router_is_up(lab->router, node->up[u]) &&
+                       strstr(line, port) != NULL;
         }
         if (!is_lost) {
             fprintf(stream, "%s\n", line);
@@ -385,12 +252,10 @@ static void rules_write(const lab_t *lab, const mrail_fabric_node_t *node,
     free(all.text);
 }
 
-void lab_rules_apply(const lab_t *lab, uint32_t index)
+void lab_rules_write(const lab_t *lab, uint32_t index, FILE *stream)
 {
-    static const char *const shell[] = {"sh", "-s", NULL};
     const mrail_fabric_node_t *node = &lab->fabric->nodes[index];
     rules_t *rules;
-    batch_t batch;
 
     if (lab->routing == MRAIL_ROUTE_ECMP || node->num_up == 0 ||
         node->num_down == 0 || node->tier == MRAIL_FABRIC_HOST) {
@@ -404,24 +269,20 @@ void lab_rules_apply(const lab_t *lab, uint32_t index)
         (rules->local = calloc(num_leaves(lab), sizeof(char *))) == NULL) {
         mrail_tool_fail(LAB_COMMAND, "out of memory");
     }
-    rules->acl =
-        (mrail_acl_t){.num_uplinks = node->num_up,
-                      .uplinks = rules->uplinks,
-                      .leaf_uplinks = leaf_uplinks(lab, node),
-                      .dscp = MRAIL_ACL_NO_DSCP,
-                      .failure = (lab->routing == MRAIL_ROUTE_RULES_DROP)
-                                     ? MRAIL_ACL_DROP
-                                     : MRAIL_ACL_FALL_THROUGH,
-                      .name = "lab",
-                      .ingress = rules->ingress,
-                      .local = rules->local};
+    rules->acl = (mrail_acl_t){
+        .num_uplinks = node->num_up,
+        .uplinks = rules->uplinks,
+        .leaf_uplinks = mrail_fabric_leaf_uplinks(lab->fabric, index),
+        .dscp = MRAIL_ACL_NO_DSCP,
+        .failure = (lab->routing == MRAIL_ROUTE_RULES_DROP)
+                       ? MRAIL_ACL_DROP
+                       : MRAIL_ACL_FALL_THROUGH,
+        .name = "lab",
+        .ingress = rules->ingress,
+        .local = rules->local};
     rules_ports(lab, node, rules);
     rules_local(lab, index, rules);
-    batch_open(&batch);
-    rules_write(lab, node, rules, batch.stream);
-    batch_close(&batch);
-    lab_ns_tool(node->name, shell, batch.text);
-    free(batch.text);
+    write_live(lab, node, rules, stream);
     free(rules->ingress_names);
     free(rules->ingress);
     free(rules->local_names);

@@ -16,32 +16,8 @@
 
 typedef struct settings {
     uint64_t start_ns; /* CLOCK_MONOTONIC */
-    unsigned routing;
+    mrail_route_mode_t routing;
 } settings_t;
-
-void lab_init(lab_t *lab, mrail_fabric_t *fabric)
-{
-    size_t cells =
-        (size_t)fabric->num_nodes * (fabric->num_of[MRAIL_FABRIC_LEAF] + 1);
-
-    lab->fabric = fabric;
-    lab->is_down = calloc(fabric->num_links + 1, 1);
-    lab->goes_down = calloc(cells, 1);
-    lab->reaches = calloc(cells, 1);
-    if (lab->is_down == NULL || lab->goes_down == NULL ||
-        lab->reaches == NULL) {
-        mrail_tool_fail(LAB_COMMAND, "out of memory");
-    }
-    lab_routes_find(lab);
-}
-
-void lab_destroy(lab_t *lab)
-{
-    free(lab->is_down);
-    free(lab->goes_down);
-    free(lab->reaches);
-    mrail_fabric_destroy(lab->fabric);
-}
 
 static void *read_all(const char *command, const char *path, size_t *length_p)
 {
@@ -91,7 +67,17 @@ static void save_addresses(const lab_t *lab)
 
 void lab_state_save_links(const lab_t *lab)
 {
-    lab_write_file(LAB_DIR "/down", lab->is_down, lab->fabric->num_links);
+    uint32_t num = lab->fabric->num_links;
+    uint8_t *is_up = malloc(num);
+
+    if (is_up == NULL) {
+        mrail_tool_fail(LAB_COMMAND, "out of memory");
+    }
+    for (uint32_t i = 0; i < num; ++i) {
+        is_up[i] = (uint8_t)mrail_router_is_up(lab->router, i);
+    }
+    lab_write_file(LAB_DIR "/up", is_up, num);
+    free(is_up);
 }
 
 void lab_state_save(const lab_run_t *run)
@@ -136,7 +122,8 @@ void lab_state_load(const char *command, lab_t *lab)
     mrail_fabric_t *fabric;
     size_t length, num;
     char why[512];
-    void *text, *down;
+    uint8_t *is_up;
+    void *text;
 
     *lab = (lab_t){.routing = read_settings(command).routing};
     text = read_all(command, LAB_DIR "/fabric", &length);
@@ -146,10 +133,11 @@ void lab_state_load(const char *command, lab_t *lab)
     }
     free(text);
     lab_init(lab, fabric);
-    down = read_all(command, LAB_DIR "/down", &num);
-    if (num == fabric->num_links) {
-        memcpy(lab->is_down, down, num);
+    is_up = read_all(command, LAB_DIR "/up", &num);
+    for (uint32_t i = 0; i < num && i < fabric->num_links; ++i) {
+        if (!is_up[i]) {
+            mrail_router_link(lab->router, i, 0);
+        }
     }
-    free(down);
-    lab_routes_find(lab);
+    free(is_up);
 }

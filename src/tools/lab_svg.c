@@ -61,8 +61,8 @@ static void draw_link(const drawing_t *drawing, uint32_t link, int is_down,
     double load = (seconds > 0) ? (double)count->bytes /
                                       ((double)l->bytes_per_s * seconds)
                                 : 0;
-    double shift =
-        8.0 * lab_parallel_place(drawing->lab, link) + (is_down ? 3 : 0);
+    double shift = 8.0 * mrail_fabric_place(drawing->lab->fabric, link) +
+                   (is_down ? 3 : 0);
     char name[LAB_LINK_NAME_MAX], stroke[24];
 
     colour(load, stroke);

@@ -139,12 +139,15 @@ dist_fabric_DATA = contrib/fabrics/ctccl.fabric \
 
 # mrail lab: a fabric in network namespaces.
 pkglibexec_PROGRAMS += mrail-lab
+noinst_LTLIBRARIES += libmrail-lab-routes.la
+libmrail_lab_routes_la_SOURCES = src/tools/lab_fabric.c src/tools/lab_route.c
+libmrail_lab_routes_la_LIBADD = libmrail-fabric.la libmrail-tool.la
 mrail_lab_SOURCES = src/tools/lab.c src/tools/lab_command.h $(FABRIC_FILE) \
     src/tools/lab_build.c src/tools/lab_counters.c src/tools/lab_ctl.c \
-    src/tools/lab_ns.c src/tools/lab_route.c src/tools/lab_run.c \
+    src/tools/lab_ns.c src/tools/lab_run.c \
     src/tools/lab_state.c src/tools/lab_status.c src/tools/lab_svg.c
 mrail_lab_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
-mrail_lab_LDADD = libmrail-fabric.la libmrail-tool.la
+mrail_lab_LDADD = libmrail-lab-routes.la
 dist_man_MANS += src/tools/man/mrail-lab.1
 
 pkglibexec_PROGRAMS += mrail-top

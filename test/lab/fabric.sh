@@ -206,6 +206,7 @@ if command -v python3 >/dev/null 2>&1; then
 import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind((sys.argv[1], 0xC001))
+open(sys.argv[3], "w").close()
 end = time.monotonic() + 2.2
 while time.monotonic() < end:
     try:
@@ -217,9 +218,12 @@ END
     carried=
     for _ in 1 2 3 4; do
         # shellcheck disable=SC2016
+        rm -f "$tmp/flooding"
         in_lab spread.fabric rules sh -c '
-            "$lab" exec h1 -- python3 "$tmp/flood.py" 10.0.0.2 10.0.1.2 &
-            sleep 0.8
+            "$lab" exec h1 -- python3 "$tmp/flood.py" 10.0.0.2 10.0.1.2 \
+                "$tmp/flooding" &
+            while [ ! -e "$tmp/flooding" ]; do sleep 0.1; done
+            sleep 0.5
             "$lab" status --interval 1s' >"$tmp/out" 2>&1
         bytes=$(bytes_of l1-s1.0 up "$tmp/out")
         seconds=$(sed -n 's/^links, \(.*\) s:$/\1/p' "$tmp/out")

@@ -9,8 +9,11 @@ test_ports_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
 
 if HAVE_CMOCKA
-check_PROGRAMS += test_ethereal test_repath test_fluid
-TESTS += test_ethereal test_repath test_fluid
+check_PROGRAMS += test_ethereal test_repath test_fluid test_lab_paths
+TESTS += test_ethereal test_repath test_fluid test_lab_paths
+test_lab_paths_SOURCES = test/property/test_lab_paths.c
+test_lab_paths_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_lab_paths_LDADD = libmrail-lab-routes.la $(TEST_LIBS)
 test_fluid_SOURCES = test/property/test_fluid.c
 test_fluid_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_fluid_LDADD = libmrail-fabric.la $(TEST_LIBS)

@@ -467,6 +467,207 @@ static void test_failed_uplink(void **state)
     mrail_fabric_destroy(fabric);
 }
 
+/* A downward link has failed on its parallel segment. Rules that drop leave the
+ * segment without a path, as a blackhole in the VRF does. The others use one of
+ * the links that are up. */
+static void test_failed_downlink(void **state)
+{
+    mrail_fabric_t *fabric = fabric_of(leaf_spine);
+    uint32_t failed = fabric->nodes[mrail_fabric_node_find(fabric, "l2")].up[3];
+
+    for (unsigned mode = MRAIL_ROUTE_ECMP; mode <= MRAIL_ROUTE_RULES_DROP;
+         ++mode) {
+        mrail_router_t *router =
+            mrail_router_create(fabric, (mrail_route_mode_t)mode, 5);
+
+        mrail_router_link(router, failed, 0);
+        for (unsigned n = 0; n < 8; ++n) {
+            int is_lost = mode == MRAIL_ROUTE_RULES_DROP && n == 3;
+            mrail_route_t route;
+            uint16_t first, last;
+
+            mrail_ports_segment(8, n, &first, &last);
+            assert_int_equal(mrail_route_find(router, 0, 7, first, &route),
+                             is_lost ? -EHOSTUNREACH : 0);
+            if (!is_lost) {
+                check_path(fabric, 0, 7, &route);
+                assert_int_not_equal(route.links[2] / 2, failed);
+            }
+        }
+        mrail_router_destroy(router);
+    }
+    mrail_fabric_destroy(fabric);
+}
+
+/* A spine has four links to one leaf and two to the other. A VRF without a link
+ * to the destination drops nothing: the hash chooses. */
+static void test_fewer_links_down(void **state)
+{
+    mrail_fabric_t *fabric =
+        fabric_of("host h[1-2]\nleaf l[1-2]\nspine s\n"
+                  "link h[1-2] l[1-2] 1MB\nlink l1 s 1MB x4\n"
+                  "link l2 s 1MB x2\n");
+
+    for (unsigned mode = MRAIL_ROUTE_RULES; mode <= MRAIL_ROUTE_RULES_DROP;
+         ++mode) {
+        mrail_router_t *router =
+            mrail_router_create(fabric, (mrail_route_mode_t)mode, 5);
+        unsigned count[2] = {0};
+
+        for (unsigned i = 0; i < 4096; ++i) {
+            uint16_t sport = (uint16_t)(0xC000 + 4 * i);
+            unsigned segment = mrail_ports_segment_of(4, sport), place;
+            mrail_route_t route;
+
+            assert_int_equal(mrail_route_find(router, 0, 1, sport, &route), 0);
+            place = fabric->links[route.links[2] / 2].lower_port;
+            if (segment < 2) {
+                assert_int_equal(place, segment);
+            } else {
+                ++count[place];
+            }
+        }
+        assert_true(count[0] > 900 && count[1] > 900);
+        mrail_router_destroy(router);
+    }
+    mrail_fabric_destroy(fabric);
+}
+
+/* Counts the links of the last two hops down, by their ports at the lower end,
+ * of 4096 source ports that cross a core. The core has links in pairs. */
+typedef struct core_counts {
+    unsigned spine[2], leaf[4];
+} core_counts_t;
+
+static core_counts_t count_core(const mrail_fabric_t *fabric,
+                                const mrail_router_t *router)
+{
+    core_counts_t counts = {.spine = {0}};
+
+    for (unsigned i = 0; i < 4096; ++i) {
+        mrail_route_t route;
+
+        assert_int_equal(
+            mrail_route_find(router, 0, 1, (uint16_t)(0xC000 + 4 * i), &route),
+            0);
+        check_path(fabric, 0, 1, &route);
+        assert_int_equal(route.num, 6);
+        /* The core pairs its links. */
+        assert_int_equal(fabric->links[route.links[2] / 2].lower_port,
+                         fabric->links[route.links[3] / 2].lower_port);
+        ++counts.spine[fabric->links[route.links[3] / 2].lower_port];
+        ++counts.leaf[fabric->links[route.links[4] / 2].lower_port];
+    }
+    return counts;
+}
+
+/* Only the switch where a packet turns around pairs links. A spine below a core
+ * has no VRF for packets from above, so it hashes them over its parallel links
+ * to the leaf, without one that is down. */
+static void test_hash_below_core(void **state)
+{
+    mrail_fabric_t *fabric =
+        fabric_of("host h[1-2]\nleaf l[1-2]\nspine s[1-2]\ncore c\n"
+                  "link h[1-2] l[1-2] 1MB\nlink l1 s1 1MB x4\n"
+                  "link l2 s2 1MB x4\nlink s[1-2] c 1MB x2\n");
+    uint32_t failed = fabric->nodes[mrail_fabric_node_find(fabric, "l2")].up[2];
+
+    for (unsigned mode = MRAIL_ROUTE_RULES; mode <= MRAIL_ROUTE_RULES_DROP;
+         ++mode) {
+        mrail_router_t *router =
+            mrail_router_create(fabric, (mrail_route_mode_t)mode, 5);
+        core_counts_t counts = count_core(fabric, router);
+
+        assert_int_equal(counts.spine[0], 2048);
+        for (unsigned n = 0; n < 4; ++n) {
+            /* within 5 standard deviations of equal numbers */
+            assert_true(counts.leaf[n] > 1024 - 5 * 28 &&
+                        counts.leaf[n] < 1024 + 5 * 28);
+        }
+        mrail_router_link(router, failed, 0);
+        counts = count_core(fabric, router);
+        assert_int_equal(counts.leaf[2], 0);
+        assert_true(counts.leaf[0] > 1200 && counts.leaf[3] > 1200);
+        mrail_router_destroy(router);
+    }
+    mrail_fabric_destroy(fabric);
+}
+
+/* With the source routes of Ethereal, a spine below a core keeps the position of
+ * the leaf's uplink among parallel links, in any order of the uplinks. If this
+ * link is down, the flow has no path. */
+static void test_ethereal_below_core(void **state)
+{
+    static const char *const links[] = {
+        "link l1 s[1-2] 1MB x3\nlink l2 s[3-4] 1MB x3\n",
+        "link l1 s[1-2] 1MB\nlink l1 s[1-2] 1MB\nlink l1 s[1-2] 1MB\n"
+        "link l2 s[3-4] 1MB\nlink l2 s[3-4] 1MB\nlink l2 s[3-4] 1MB\n"};
+
+    for (unsigned n = 0; n < MRAIL_ARRAY_SIZE(links); ++n) {
+        char text[512];
+        mrail_fabric_t *fabric;
+        mrail_router_t *router;
+        uint32_t failed;
+        unsigned num_lost = 0;
+
+        snprintf(text, sizeof(text),
+                 "host h[1-2]\nleaf l[1-2]\nspine s[1-4]\ncore c[1-2]\n"
+                 "link h[1-2] l[1-2] 1MB\n%slink s[1,3] c1 1MB x2\n"
+                 "link s[2,4] c2 1MB x2\n",
+                 links[n]);
+        fabric = fabric_of(text);
+        router = mrail_router_create(fabric, MRAIL_ROUTE_ETHEREAL, 5);
+        failed = fabric->nodes[mrail_fabric_node_find(fabric, "l2")].up[4];
+        for (unsigned i = 0; i < 4096; ++i) {
+            uint16_t sport = (uint16_t)(0xC000 + 4 * i);
+            mrail_route_t route;
+            uint32_t up, down;
+
+            assert_int_equal(mrail_route_find(router, 0, 1, sport, &route), 0);
+            check_path(fabric, 0, 1, &route);
+            assert_int_equal(route.num, 6);
+            up = route.links[1] / 2;
+            down = route.links[4] / 2;
+            assert_int_equal(fabric->links[up].lower_port,
+                             mrail_ports_segment_of(6, sport));
+            assert_int_equal(fabric->links[down].lower_port,
+                             fabric->links[up].lower_port);
+            mrail_router_link(router, failed, 0);
+            assert_int_equal(mrail_route_find(router, 0, 1, sport, &route),
+                             (down == failed) ? -EHOSTUNREACH : 0);
+            num_lost += (down == failed);
+            mrail_router_link(router, failed, 1);
+        }
+        assert_in_range(num_lost, 4096 / 6, 4096 / 6 + 1);
+        mrail_router_destroy(router);
+        mrail_fabric_destroy(fabric);
+    }
+}
+
+/* Without parallel links, the hash chooses among the spines of a pod. */
+static void test_hash_over_spines(void **state)
+{
+    mrail_fabric_t *fabric = fabric_of(
+        "host h[1-2]\nleaf l[1-2]\nspine s[1-4]\ncore c\n"
+        "link h[1-2] l[1-2] 1MB\nlink l1 s[1-2] 1MB\nlink l2 s[3-4] 1MB\n"
+        "link s[1-4] c 1MB\n");
+    mrail_router_t *router = mrail_router_create(fabric, MRAIL_ROUTE_RULES, 5);
+    unsigned count[2] = {0};
+
+    for (unsigned i = 0; i < 4096; ++i) {
+        mrail_route_t route;
+
+        assert_int_equal(
+            mrail_route_find(router, 0, 1, (uint16_t)(0xC000 + 4 * i), &route),
+            0);
+        check_path(fabric, 0, 1, &route);
+        ++count[fabric->links[route.links[4] / 2].lower_port];
+    }
+    assert_true(count[0] > 1850 && count[1] > 1850);
+    mrail_router_destroy(router);
+    mrail_fabric_destroy(fabric);
+}
+
 /* ECMP spreads random ports over all uplinks. 8000 ports over 8 uplinks are
  * within 5 standard deviations of equal numbers. */
 static void test_hash_spreads(void **state)
@@ -501,6 +702,11 @@ int main(void)
         cmocka_unit_test(test_routes),
         cmocka_unit_test(test_spine_pairs),
         cmocka_unit_test(test_failed_uplink),
+        cmocka_unit_test(test_failed_downlink),
+        cmocka_unit_test(test_fewer_links_down),
+        cmocka_unit_test(test_hash_below_core),
+        cmocka_unit_test(test_ethereal_below_core),
+        cmocka_unit_test(test_hash_over_spines),
         cmocka_unit_test(test_hash_spreads),
     };
 

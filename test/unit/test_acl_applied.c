@@ -301,6 +301,131 @@ static void test_exempt_ports_jump(void **state)
     check_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
+/* Chains on the way to the rules, and chains to which a jump leads before or
+ * after the rules. */
+static void test_exempt_ports_jumps(void **state)
+{
+#define HOOK "        type filter hook prerouting priority 0; policy accept;\n"
+#define CHAINS(_exempt, _first, _marks, _after)                                \
+    "    chain exempt {\n        " _exempt "\n    }\n"                         \
+    "    chain first {\n" HOOK _first "        jump second\n    }\n"           \
+    "    chain second {\n        jump " _marks "\n" _after                     \
+    "    }\n    chain marks {\n"
+    static const char from[] =
+        "    chain prerouting {\n"
+        "        type filter hook prerouting priority mangle; policy accept;\n";
+    static const edit_t edits[] = {
+        {MRAIL_ACL_LINUX, from, CHAINS("", "", "marks", ""), NULL},
+        {MRAIL_ACL_LINUX, from,
+         CHAINS("", "        udp dport 4791 accept\n", "marks", ""),
+         ": ports 0 to 65535 are exempt\n"},
+        {MRAIL_ACL_LINUX, from,
+         CHAINS("", "", "marks", "        udp sport 60000 drop\n"),
+         ": ports 60000 to 60000 are exempt\n"},
+        {MRAIL_ACL_LINUX, from,
+         CHAINS("udp sport 60000 accept", "        jump exempt\n", "marks", ""),
+         ": ports 60000 to 60000 are exempt\n"},
+        {MRAIL_ACL_LINUX, from,
+         CHAINS("udp sport 60000 drop", "", "marks", "        jump exempt\n"),
+         ": ports 60000 to 60000 are exempt\n"},
+        /* These end only their own chain, or come after the rules. */
+        {MRAIL_ACL_LINUX, from,
+         CHAINS("udp sport 60000 return", "        jump exempt\n", "marks", ""),
+         NULL},
+        {MRAIL_ACL_LINUX, from,
+         CHAINS("udp sport 60000 accept", "", "marks", "        jump exempt\n"),
+         NULL},
+        {MRAIL_ACL_LINUX, from,
+         CHAINS("udp sport 60000 accept", "", "marks", ""), NULL},
+        /* No chain with a hook leads to the rules. */
+        {MRAIL_ACL_LINUX, from, CHAINS("jump marks", "", "exempt2", ""),
+         "'marks' is not applied"},
+    };
+
+    (void)state;
+    check_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
+/* Jumps in a circle, which nft would refuse. */
+static void test_jumps_in_a_circle(void **state)
+{
+    static const char text[] = "table ip t {\n    chain a {\n"
+                               "        udp dport 4791 drop\n        jump b\n"
+                               "    }\n    chain b {\n        jump a\n    }\n"
+                               "}\n";
+    acl_test_check_t check = acl_test_check(MRAIL_ACL_LINUX, text, 4, 1);
+
+    (void)state;
+    assert_int_equal(check.ret, -EINVAL);
+    acl_test_has(check.why, "no rule for source ports");
+}
+
+/* A routing rule before those of the uplinks takes the packets first. */
+static void test_exempt_ports_rules(void **state)
+{
+    static const char taken[] = ": ports 0 to 65535 are exempt";
+    static const edit_t edits[] = {
+        {MRAIL_ACL_LINUX, NULL, "ip rule add priority 100 lookup 200\n", taken},
+        {MRAIL_ACL_LINUX, NULL, "100:\tfrom all lookup main\n", taken},
+        {MRAIL_ACL_LINUX, NULL, "ip rule add table 200\n", taken},
+        {MRAIL_ACL_LINUX, NULL, "ip rule add priority 100 blackhole\n", taken},
+        {MRAIL_ACL_LINUX, NULL, "100: from all unreachable\n", taken},
+        {MRAIL_ACL_LINUX, NULL, "100: from all iif swp1 lookup 200\n", taken},
+        {MRAIL_ACL_LINUX, NULL, "100: from all ipproto udp lookup 200\n",
+         taken},
+        {MRAIL_ACL_LINUX, NULL, "ip rule add pref 100 dport 4791 lookup 200\n",
+         taken},
+        {MRAIL_ACL_LINUX, NULL, "100: from 10.0.0.0/24 lookup 200\n",
+         ": ports 0 to 65535 are exempt, from 10.0.0.0/24\n"},
+        {MRAIL_ACL_LINUX, NULL, "100: not from 10.0.0.0/24 lookup 200\n",
+         taken},
+        {MRAIL_ACL_LINUX, NULL,
+         "100: from all fwmark 0x47910000/0xffff0000 lookup 200\n", taken},
+        {MRAIL_ACL_LINUX, NULL, "100: from all fwmark 0/0x1 lookup 200\n",
+         taken},
+        /* Other packets, or later rules. */
+        {MRAIL_ACL_LINUX, NULL,
+         "0:\tfrom all lookup local\n"
+         "1000:\tfrom all lookup [l3mdev-table]\n"
+         "100: from all to 10.0.0.0/24 lookup main\n"
+         "101: from all fwmark 0x7 lookup 200\n"
+         "102: from all iif lo lookup 200\n"
+         "103: from all ipproto tcp lookup 200\n"
+         "104: from all dport 53 lookup 200\n"
+         "105: from all oif swp1 lookup 200\n"
+         "106: from all fwmark 0x7/0xff lookup 200\n"
+         "107: from all lookup main suppress_prefixlength 0\n"
+         "32766:\tfrom all lookup main\n32767:\tfrom all lookup default\n",
+         NULL},
+    };
+
+    (void)state;
+    check_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
+/* Lines of many words, and several statements on a line. */
+static void test_long_lines(void **state)
+{
+#define FORTY(_word)                                                           \
+    EIGHT(_word) EIGHT(_word) EIGHT(_word) EIGHT(_word) EIGHT(_word)
+#define EIGHT(_word) _word _word _word _word _word _word _word _word
+    static const edit_t edits[] = {
+        {MRAIL_ACL_LINUX, "        udp dport != 4791 return\n",
+         "        udp dport != 4791 return; ip ttl 1 counter; udp dport 4791 "
+         "drop\n",
+         ": ports 0 to 65535 are exempt"},
+        {MRAIL_ACL_LINUX, "        udp dport != 4791 return\n",
+         "        udp dport != 4791 return\n"
+         "        ip protocol udp udp dport { " FORTY("7, ") "4791 } drop\n",
+         ": ports 0 to 65535 are exempt"},
+        {MRAIL_ACL_LINUX, "        udp dport != 4791 return\n",
+         "        udp dport != 4791 return\n# udp dport 7; drop\n", NULL},
+    };
+
+    (void)state;
+    check_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
 /* Commands that add the rules one by one, without a chain block. */
 static void test_exempt_ports_commands(void **state)
 {
@@ -342,6 +467,14 @@ static void test_exempt_ports_nvue(void **state)
         {MRAIL_ACL_NVUE, NULL, DENY("udf"), ": ports 0 to 65535 are exempt\n"},
         {MRAIL_ACL_NVUE, NULL, "nv set acl udf rule 3 action deny\n",
          ": ports 57344 to 61439 are exempt\n"},
+        {MRAIL_ACL_NVUE, NULL, "nv set acl udf rule 3 action police\n",
+         ": ports 57344 to 61439 are exempt\n"},
+        {MRAIL_ACL_NVUE, NULL,
+         MATCH(
+             "udf",
+             "source-port 60000") "nv set acl udf rule 100 action police mode packet\n"
+                                  "nv set acl udf rule 100 action police rate 100\n",
+         ": ports 60000 to 60000 are exempt\n"},
         {MRAIL_ACL_NVUE, NULL, MATCH("udf", "dest-port 22") DENY("udf"), NULL},
         {MRAIL_ACL_NVUE, NULL,
          MATCH("udf", "tcp source-port 60000") DENY("udf"), NULL},
@@ -428,6 +561,10 @@ int main(void)
         cmocka_unit_test(test_exempt_hosts),
         cmocka_unit_test(test_exempt_ports_linux),
         cmocka_unit_test(test_exempt_ports_jump),
+        cmocka_unit_test(test_exempt_ports_jumps),
+        cmocka_unit_test(test_jumps_in_a_circle),
+        cmocka_unit_test(test_exempt_ports_rules),
+        cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_exempt_ports_commands),
         cmocka_unit_test(test_exempt_ports_nvue),
         cmocka_unit_test(test_not_applied),

@@ -247,6 +247,86 @@ static void test_failed_uplink(void **state)
     mrail_fabric_destroy(fabric);
 }
 
+/* Three tiers, with four links from each spine to a leaf. Ethereal keeps the
+ * link of the segment, so it is as fast as spraying. With the rules of DNLB, the
+ * spines hash the flows from the cores. The links to a leaf together have twice
+ * the rate of the core links. An exchange is then as fast as spraying unless one
+ * link gets more than half of the flows of its spine, and no exchange may be
+ * much slower. */
+static void test_parallel_links_below_cores(void **state)
+{
+    mrail_fabric_t *fabric =
+        fabric_of("host h[1-8]\nleaf l[1-2]\nspine s[1-2]\ncore c[1-2]\n"
+                  "link h[1-8] l[1-2] 100MB block\nlink l1 s1 10MB x4\n"
+                  "link l2 s2 10MB x4\nlink s[1-2] c[1-2] 10MB\n");
+    mrail_sim_params_t params = params_of(MRAIL_SIM_SPRAY, 8, 1);
+    outcome_t spray = run(fabric, "alltoall", 8 * MB, &params);
+    unsigned num_equal = 0;
+
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        double time_s;
+
+        params = params_of(MRAIL_SIM_ETHEREAL, 8, seed);
+        ASSERT_NEAR(run(fabric, "alltoall", 8 * MB, &params).time_s,
+                    spray.time_s, 1e-9);
+        params.method = MRAIL_SIM_DNLB;
+        time_s = run(fabric, "alltoall", 8 * MB, &params).time_s;
+        assert_true(time_s < spray.time_s * 1.25);
+        num_equal += (time_s < spray.time_s * (1 + 1e-9));
+    }
+    assert_true(num_equal >= 10);
+    mrail_fabric_destroy(fabric);
+}
+
+/* If a link from a spine to a leaf fails, rules that drop leave its segment
+ * without a path. The lanes of other segments carry the bytes, and the uplink of
+ * the segment stays idle. Rules that fall through keep using this uplink. */
+static void test_failed_downlink(void **state)
+{
+    mrail_fabric_t *fabric = fabric_of("host h[1-16]\nleaf l[1-2]\nspine s\n"
+                                       "link h[1-16] l[1-2] 100MB block\n"
+                                       "link l[1-2] s 100MB x8\n");
+    uint32_t uplink = fabric->nodes[mrail_fabric_node_find(fabric, "l1")].up[0];
+    static const struct {
+        mrail_sim_method_t method;
+        int drop, is_idle;
+    } cases[] = {{MRAIL_SIM_DNLB, 1, 1},
+                 {MRAIL_SIM_DNLB, 0, 0},
+                 {MRAIL_SIM_ETHEREAL, 0, 1}};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        mrail_sim_params_t params = params_of(cases[i].method, 8, 1);
+        size_t links = 2 * (size_t)fabric->num_links;
+        mrail_sim_result_t result = {
+            .link_bytes = calloc(links, sizeof(double)),
+            .after_bytes = calloc(links, sizeof(double))};
+        mrail_sim_message_t messages[8];
+        double sum = 0;
+
+        params.drop = cases[i].drop;
+        params.failed_link =
+            fabric->nodes[mrail_fabric_node_find(fabric, "l2")].up[0];
+        params.failure_s = 0.1;
+        for (uint32_t m = 0; m < 8; ++m) {
+            messages[m] =
+                (mrail_sim_message_t){.from = m, .to = m + 8, .bytes = 64 * MB};
+        }
+        assert_int_equal(mrail_sim_run(fabric, &params, messages, 8, &result),
+                         0);
+        for (uint32_t m = 0; m < 8; ++m) {
+            sum += result.link_bytes[MRAIL_ROUTE_DOWN(m + 8)];
+        }
+        ASSERT_NEAR(sum, 8 * 64 * MB, 1e-9);
+        assert_int_equal(result.after_bytes[MRAIL_ROUTE_UP(uplink)] == 0,
+                         cases[i].is_idle);
+        assert_true(result.after_bytes[MRAIL_ROUTE_DOWN(params.failed_link)] ==
+                    0);
+        free(result.link_bytes);
+        free(result.after_bytes);
+    }
+    mrail_fabric_destroy(fabric);
+}
+
 /* [Ethereal] 3.3: if an uplink fails, only its flows move, each to a random
  * good path. The exchange lasts at least as long as an equal load of the other
  * uplinks, and at most as long as if all flows had moved to one uplink. */
@@ -526,6 +606,8 @@ int main(void)
         cmocka_unit_test(test_ethereal_is_spraying),
         cmocka_unit_test(test_dnlb_loads_equally),
         cmocka_unit_test(test_failed_uplink),
+        cmocka_unit_test(test_failed_downlink),
+        cmocka_unit_test(test_parallel_links_below_cores),
         cmocka_unit_test(test_ethereal_failed_uplink),
         cmocka_unit_test(test_ethereal_path_states),
         cmocka_unit_test(test_ethereal_order),
