@@ -17,9 +17,9 @@ FABRIC = 'lab-8'
 UPLINKS = 8
 UPLINK_BYTES_PER_S = 10e6
 SIZE = 16 << 20
-SLACK_S = 1       # seconds left over at the end of a job
+SLACK_S = 2       # seconds left over for the first 20 MB, and at the end of a job
 IDLE_PERCENT = 5  # of an uplink's rate; less means no exchange ran
-WARM_S = 2.5      # seconds from the start of a job to its steady state
+WARM_S = 1        # seconds from the start of an exchange to its steady state
 LONG_S, SHORT_S = 6, 4
 FASTEST = 0.9     # least time of an exchange, relative to the simulation
 LANES = (1, 2, 4, 8, 16, 32)
@@ -37,24 +37,40 @@ ROUTES = {
 }
 PATTERNS = {'alltoallv': (), 'ring': ('--hotspot', '1', '--dst', 'shift')}
 
-# $1 is the length of the interval, and $2 the seconds before it starts. Each
-# further word is a command. The commands run at the same time, and none may end
-# before the interval does. The output of the first one contains the times; the
-# others end with the lab.
-RUN = '''set -u
-interval=$1 warm=$2
+# start NUMBER COMMAND runs a job in the background. await_bytes BYTES waits until
+# the uplinks of l1 have sent them, or until job 1 has ended.
+BEGIN = '''set -u
+start()
+{
+    rm -f "$dir/ended$1"
+    (
+        sh -c "$2" >"$dir/job$1" 2>"$dir/job$1.err"
+        status=$?
+        : >"$dir/ended$1"
+        exit $status
+    ) &
+}
+await_bytes()
+{
+    until "$mrail" lab status |
+        awk -v want="$1" '/^l1-/ { sent += $5 } END { exit sent < want }'; do
+        [ ! -e "$dir/ended1" ] || break
+        sleep 0.1
+    done
+}
+'''
+# $1 is the length of the interval, and $2 the seconds before it starts, counted from
+# the first 20 MB over uplinks. Each further word is a command. The commands run at
+# the same time, and none may end before the interval does. The output of the first
+# one contains the times; the others end with the lab.
+RUN = BEGIN + '''interval=$1 warm=$2
 shift 2
 for job; do
     n=$((${n:-0} + 1))
-    rm -f "$dir/ended$n"
-    (
-        sh -c "$job" >"$dir/job$n" 2>"$dir/job$n.err"
-        status=$?
-        : >"$dir/ended$n"
-        exit $status
-    ) &
+    start $n "$job"
     first=${first:-$!}
 done
+await_bytes 20000000
 sleep "$warm"
 [ -z "${event:-}" ] || { "$mrail" lab ctl $event && sleep 1; }
 "$mrail" lab status --interval "$interval" --json >"$dir/during" ||
@@ -279,15 +295,13 @@ def failures(lab):
 
 
 # Reads the lab's status once per second during a job.
-SERIES = '''set -u
-sh -c "$1" >"$dir/job1" 2>"$dir/job1.err" &
-job=$!
-sleep 1
+SERIES = BEGIN + '''start 1 "$1"
+await_bytes 1000000
 for i in $(seq "$2"); do
     "$mrail" lab status --interval 1s --json | tr -d '\\n'
     echo
 done >"$dir/series"
-wait "$job"'''
+wait $!'''
 SERIES_S = 85
 SETTLED_S = 25
 
@@ -297,7 +311,7 @@ def moves(lab):
     bench = lab.bench
 
     def measure(at):
-        count = math.ceil((SERIES_S + 10) / (SIZE / 100e6))
+        count = math.ceil((SERIES_S + 6) / (SIZE / 100e6))
         for old in bench.dir.glob('moves.*'):
             old.unlink()
         variables = {'UCX_MRAIL_LANES_PER_RAIL': '8',
