@@ -113,7 +113,7 @@ class Paths(unittest.TestCase):
                     self.assertTrue(name is None or name in bench.samples, name)
         # The least time is half the mean time, that is the lower bound.
         lab = lab_areas.Lab(bench)
-        self.assertEqual(lab.iterations('ring', 'moves', 6, 0.1), 100)
+        self.assertEqual(lab.iterations('ring', 'moves', 7, 0.1), 100)
         self.assertRaises(ValueError, lab.iterations, 'other', 'rules', 5, 0.1)
         got = {key: samples[0].value for key, samples in bench.samples.items()}
         self.assertEqual(got['sim.ring.rules.cv'], 50)
