@@ -133,7 +133,8 @@ class Lab:
     def during(self, at, routing, variables, seconds, *jobs):
         """Runs jobs in a lab. Returns the lab's status over an interval of
         `seconds` during the jobs."""
-        self.run(at, routing, variables, RUN, f'{seconds}s', WARM_S, *jobs)
+        self.run(at, routing, variables, RUN, f'{seconds}s',
+                 variables.get('warm', WARM_S), *jobs)
         return self.bench.text('during')
 
     def add_loads(self, name, loads, at):
@@ -202,11 +203,11 @@ class Lab:
         name, bound = f'lab.{case}', bound_s(8, 'ring')
 
         def measure(at):
-            # Handling the failure takes a second.
-            iterations = self.iterations('ring', 'rules', seconds + 1, bound)
+            # All lanes connect before the failure, which takes a second.
+            iterations = self.iterations('ring', 'rules', seconds + 4, bound)
             text = self.during(
-                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', 'event': 'l1:0 down'},
-                seconds, self.command(8, 'ring', iterations))
+                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', 'event': 'l1:0 down',
+                              'warm': '3'}, seconds, self.command(8, 'ring', iterations))
             self.add_loads(name, loads_of(text, 'l1-', {'l1-s1.0'}), at)
             self.add_time(name, bound * 8 / 7, at)
         return Job(name, measure)
