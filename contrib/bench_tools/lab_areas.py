@@ -17,10 +17,10 @@ FABRIC = 'lab-8'
 UPLINKS = 8
 UPLINK_BYTES_PER_S = 10e6
 SIZE = 16 << 20
-SLACK_S = 1       # seconds left over at the end of a job
+SLACK_S = 1       # seconds left over for the first 20 MB, and at the end of a job
 IDLE_PERCENT = 5  # of an uplink's rate; less means no exchange ran
-WARM_S = 2.5      # seconds from the start of a job to its steady state
-LONG_S, SHORT_S = 6, 4
+WARM_S = 1        # seconds from the start of an exchange to its steady state
+LONG_S, SHORT_S = 5, 3
 FASTEST = 0.9     # least time of an exchange, relative to the simulation
 LANES = (1, 2, 4, 8, 16, 32)
 NODES = ((2, 'h4,h5'), (4, 'h3,h4,h5,h6'))
@@ -37,24 +37,40 @@ ROUTES = {
 }
 PATTERNS = {'alltoallv': (), 'ring': ('--hotspot', '1', '--dst', 'shift')}
 
-# $1 is the length of the interval, and $2 the seconds before it starts. Each
-# further word is a command. The commands run at the same time, and none may end
-# before the interval does. The output of the first one contains the times; the
-# others end with the lab.
-RUN = '''set -u
-interval=$1 warm=$2
+# start NUMBER COMMAND runs a job in the background. await_bytes BYTES waits until
+# the uplinks of l1 have sent them, or until job 1 has ended.
+BEGIN = '''set -u
+start()
+{
+    rm -f "$dir/ended$1"
+    (
+        sh -c "$2" >"$dir/job$1" 2>"$dir/job$1.err"
+        status=$?
+        : >"$dir/ended$1"
+        exit $status
+    ) &
+}
+await_bytes()
+{
+    until "$mrail" lab status |
+        awk -v want="$1" '/^l1-/ { sent += $5 } END { exit sent < want }'; do
+        [ ! -e "$dir/ended1" ] || break
+        sleep 0.1
+    done
+}
+'''
+# $1 is the length of the interval, and $2 the seconds before it starts, counted from
+# the first 20 MB over uplinks. Each further word is a command. The commands run at
+# the same time, and none may end before the interval does. The output of the first
+# one contains the times; the others end with the lab.
+RUN = BEGIN + '''interval=$1 warm=$2
 shift 2
 for job; do
     n=$((${n:-0} + 1))
-    rm -f "$dir/ended$n"
-    (
-        sh -c "$job" >"$dir/job$n" 2>"$dir/job$n.err"
-        status=$?
-        : >"$dir/ended$n"
-        exit $status
-    ) &
+    start $n "$job"
     first=${first:-$!}
 done
+await_bytes 20000000
 sleep "$warm"
 [ -z "${event:-}" ] || { "$mrail" lab ctl $event && sleep 1; }
 "$mrail" lab status --interval "$interval" --json >"$dir/during" ||
@@ -117,7 +133,8 @@ class Lab:
     def during(self, at, routing, variables, seconds, *jobs):
         """Runs jobs in a lab. Returns the lab's status over an interval of
         `seconds` during the jobs."""
-        self.run(at, routing, variables, RUN, f'{seconds}s', WARM_S, *jobs)
+        self.run(at, routing, variables, RUN, f'{seconds}s',
+                 variables.get('warm', WARM_S), *jobs)
         return self.bench.text('during')
 
     def add_loads(self, name, loads, at):
@@ -186,11 +203,11 @@ class Lab:
         name, bound = f'lab.{case}', bound_s(8, 'ring')
 
         def measure(at):
-            # Handling the failure takes a second.
-            iterations = self.iterations('ring', 'rules', seconds + 1, bound)
+            # All lanes connect before the failure, which takes a second.
+            iterations = self.iterations('ring', 'rules', seconds + 4, bound)
             text = self.during(
-                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', 'event': 'l1:0 down'},
-                seconds, self.command(8, 'ring', iterations))
+                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', 'event': 'l1:0 down',
+                              'warm': '3'}, seconds, self.command(8, 'ring', iterations))
             self.add_loads(name, loads_of(text, 'l1-', {'l1-s1.0'}), at)
             self.add_time(name, bound * 8 / 7, at)
         return Job(name, measure)
@@ -230,6 +247,8 @@ def testbed(lab):
                 PAPER if (pattern, route) == ('ring', 'ecmp') else None)
     for route in ('rules', 'ecmp', 'stock'):
         jobs.append(lab.two_jobs(route, LONG_S))
+    # Each change from stock UCX to mrail costs a wait (runner.MEMORY_WAIT_S).
+    jobs.sort(key=lambda job: job.name.endswith('.stock'))
     for route in ('ecmp', 'stock'):
         figures += load_figures('two jobs, one below a leaf, rules', 'two', route,
                                 route == 'ecmp')
@@ -279,15 +298,13 @@ def failures(lab):
 
 
 # Reads the lab's status once per second during a job.
-SERIES = '''set -u
-sh -c "$1" >"$dir/job1" 2>"$dir/job1.err" &
-job=$!
-sleep 1
+SERIES = BEGIN + '''start 1 "$1"
+await_bytes 1000000
 for i in $(seq "$2"); do
     "$mrail" lab status --interval 1s --json | tr -d '\\n'
     echo
 done >"$dir/series"
-wait "$job"'''
+wait $!'''
 SERIES_S = 85
 STEADY_S = 25
 
@@ -297,7 +314,7 @@ def moves(lab):
     bench = lab.bench
 
     def measure(at):
-        count = math.ceil((SERIES_S + 10) / (SIZE / 100e6))
+        count = math.ceil((SERIES_S + 6) / (SIZE / 100e6))
         for old in bench.dir.glob('moves.*'):
             old.unlink()
         variables = {'UCX_MRAIL_LANES_PER_RAIL': '8',
@@ -329,7 +346,7 @@ def moves(lab):
                'lab.moves.median', value=1.05),
         Figure('... the worst second of that minute', 'x', 'less',
                'lab.moves.most', value=1.05)],
-        rounds=2, section='Lab: ECMP without rules')
+        rounds=1, section='Lab: ECMP without rules')
 
 
 def lab_blocks(bench):

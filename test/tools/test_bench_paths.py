@@ -113,7 +113,7 @@ class Paths(unittest.TestCase):
                     self.assertTrue(name is None or name in bench.samples, name)
         # The least time is half the mean time, that is the lower bound.
         lab = lab_areas.Lab(bench)
-        self.assertEqual(lab.iterations('ring', 'moves', 5.5, 0.1), 100)
+        self.assertEqual(lab.iterations('ring', 'moves', 7, 0.1), 100)
         self.assertRaises(ValueError, lab.iterations, 'other', 'rules', 5, 0.1)
         got = {key: samples[0].value for key, samples in bench.samples.items()}
         self.assertEqual(got['sim.ring.rules.cv'], 50)
@@ -171,7 +171,7 @@ class Paths(unittest.TestCase):
                              'until [ -z "$late" ] || [ -e "$dir/$late" ]; do\n'
                              '    sleep 0.02\n'
                              'done\n'
-                             'echo loads\n')
+                             'echo l1-s1.0 l1 up 10MB 20000000\n')
             mrail.chmod(0o755)
 
             def run(late, *jobs):
@@ -184,7 +184,8 @@ class Paths(unittest.TestCase):
 
             done = run('', 'sleep 2; echo times', 'sleep 3')
             self.assertEqual((done.returncode, done.stderr), (0, ''))
-            for name, text in (('during', 'loads\n'), ('job1', 'times\n')):
+            for name, text in (('during', 'l1-s1.0 l1 up 10MB 20000000\n'),
+                               ('job1', 'times\n')):
                 self.assertEqual(pathlib.Path(folder, name).read_text(), text)
             done = run('ended2', 'sleep 0.5', 'echo bad option >&2; exit 2')
             self.assertEqual(done.returncode, 1)
