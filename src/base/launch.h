@@ -40,8 +40,9 @@ static inline long mrail_launch_number(const char *const *names,
     return -1;
 }
 
-/* mpirun comes first in each list. Within a Slurm allocation, its ranks inherit
- * the variables of the step that started its daemons. */
+/* The variables of mpirun come first in each list, because within a Slurm
+ * allocation, its ranks also inherit those of the step that started its
+ * daemons. */
 static inline mrail_launch_t
 mrail_launch_read(mrail_launch_getenv_func_t getenv_func)
 {

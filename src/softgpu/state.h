@@ -71,7 +71,7 @@ typedef struct sgpu_phys {
     char *view;
     uint64_t size; /* of the file */
     sgpu_gpu_t *gpu;
-    sgpu_dev_t *dev;  /* of the GPU, or of the process's first use of it */
+    sgpu_dev_t *dev;  /* `gpu` as a device of this process; NULL: not visible */
     uint64_t charged; /* bytes to return to the GPU at the end */
     int is_shareable; /* cuMemCreate with a file descriptor as handle type */
     dev_t st_dev;     /* with st_ino, identifies the file */

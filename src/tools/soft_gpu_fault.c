@@ -12,8 +12,8 @@ static const uint32_t fault_bits[SROCE_FAULT_NUM] = {
     [SROCE_FAULT_GPU_NO_PEER] = SGPU_FAULT_NO_PEER,
     [SROCE_FAULT_GPU_NO_DEVICE] = SGPU_FAULT_NO_DEVICE};
 
-/* Both directions of the target's link. For a target without a link, these are
- * two entries that no copy uses. */
+/* Finds both directions of the target's link. For a target without a link, they
+ * are two entries that no copy uses. */
 static void fault_links(sgpu_session_t *gpus, soft_gpu_target_t target,
                         sgpu_link_t *links[2])
 {

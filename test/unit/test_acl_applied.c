@@ -162,7 +162,8 @@ static void test_exempt_hosts(void **state)
          "        ip saddr 10.0.0.5 return\n"
          "        udp dport 4791 udp sport 57344",
          ": ports 0 to 65535 are exempt, from 10.0.0.5\n"},
-        /* These come after the rules, or are for other packets. */
+        /* These entries do not matter, because they come after the rules or are
+         * for other packets. */
         {MRAIL_ACL_IOS, "route-map udf permit 10",
          "  20 deny ip any any\nroute-map udf permit 10", NULL},
         {MRAIL_ACL_IOS, NULL,

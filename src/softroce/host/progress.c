@@ -360,9 +360,9 @@ static int sroce_exit_lock(pthread_mutex_t *lock)
     return 0;
 }
 
-/* Exports the counters of a process that exits without closing its devices. The
- * last export was made when the control thread found the application absent,
- * which may never have happened. */
+/* Exports the counters of a process that exits without closing its devices.
+ * They may never have been exported before, because the control thread does so
+ * only when it finds the application absent. */
 __attribute__((destructor)) static void sroce_exit_export(void)
 {
     sroce_host_ctx_t *ctx;
