@@ -35,6 +35,10 @@ unsigned mrail_engine_poll(mrail_engine_t *engine,
 
 /* ---- The work of the control thread (control_poll.c) ---- */
 
+/* The work is separated from the thread and its descriptors, so that a simulation
+ * can run it in virtual time. Only one thread may call these functions, outside
+ * callbacks, and holding neither the data-path lock nor the control lock. */
+
 /* Deadlines of the control thread's periodic work. */
 typedef struct mrail_control_timers {
     mrail_ns_t stall_ns;

@@ -324,6 +324,9 @@ int mrail_rail_arm_ud(mrail_rail_t *rail);
 /* ---- RC QPs: creation and state changes. A QP belongs to a lane (conn/lane.c)
  * (qp.c) ---- */
 
+/* Functions return 0 or -errno unless stated otherwise. Control lock held,
+ * except for mrail_qp_post(). */
+
 /* Creates a QP with `depth` send queue entries on the rail's CQ and SRQ, in
  * state INIT. Events of the QP carry `serial`. Returns NULL with errno set on
  * failure. */
