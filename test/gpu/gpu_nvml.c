@@ -133,7 +133,7 @@ static int test_slot(void)
     return 0;
 }
 
-/* What mrail reads: the links of each GPU, added up by their far ends. */
+/* mrail adds up the links of a GPU by their far ends. */
 static int test_read(void)
 {
     mrail_cuda_links_t links;

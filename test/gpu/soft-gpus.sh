@@ -111,7 +111,7 @@ expect_run 'the libraries of the user stay' 0 '/softgpu.*:/some/folder$' \
     env LD_LIBRARY_PATH=/some/folder "$soft" --session "$session" --rails 1 \
     --gpus 1 -- sh -c 'echo "$LD_LIBRARY_PATH"'
 expect_run 'mrail info: GPUs' 0 \
-    '^1 +mrail software GPU 1 +0000:41:00.0 +dma-buf +0, 2 +unknown$' \
+    '^1 +mrail software GPU 1 +0000:41:00.0 +dma-buf +0, 2 +soft0:1$' \
     alone --gpus 3 -- "$build/mrail-info"
 expect_run 'mrail info: GPUs, JSON' 0 \
     '"pci": "0000:41:00.0", "memory": 67108864, "peers": "0", "registered_by": "dma-buf"' \

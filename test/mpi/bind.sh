@@ -6,20 +6,32 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_exchange
 
-# Prints the rail of each rank: 8 ranks on 2 nodes with 4 rails.
-# shellcheck disable=SC2016 # expanded by the ranks
-launch 8 --bind-rails -- sh -c \
-    'echo "$OMPI_COMM_WORLD_RANK ${UCX_MRAIL_DEVICES-none}"' >"$tmp/rails" \
-    2>"$tmp/err" || true
-got=$(sort -n "$tmp/rails" | cut -d ' ' -f 2 | paste -sd ' ')
-want='soft0 soft1 soft2 soft3 soft0 soft1 soft2 soft3'
-if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
-    skip 'ranks get rails in rotation' 'not through mrail run'
-elif [ "$got" = "$want" ]; then
-    ok 'ranks get rails in rotation'
-else
-    not_ok 'ranks get rails in rotation' "they got $got" "$tmp/err"
-fi
+# rails NAME WANTED OPTION...: prints the rail of each of 8 ranks on 2 nodes with
+# 4 rails.
+rails()
+{
+    name=$1
+    want=$2
+    shift 2
+    # shellcheck disable=SC2016 # expanded by the ranks
+    launch 8 --bind-rails "$@" -- sh -c \
+        'echo "$OMPI_COMM_WORLD_RANK ${UCX_MRAIL_DEVICES-none}"' \
+        >"$tmp/rails" 2>"$tmp/err" || true
+    got=$(sort -n "$tmp/rails" | cut -d ' ' -f 2 | paste -sd ' ')
+    if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
+        skip "$name" 'not through mrail run'
+    elif [ "$got" = "$want" ]; then
+        ok "$name"
+    else
+        not_ok "$name" "they got $got" "$tmp/err"
+    fi
+}
+
+rails 'ranks get rails in rotation' \
+    'soft0 soft1 soft2 soft3 soft0 soft1 soft2 soft3'
+# GPU 0 is near rails 0 and 1, and GPU 1 near rails 2 and 3.
+rails 'ranks get the rails that are nearest to their GPUs' \
+    'soft0 soft2 soft1 soft3 soft0 soft2 soft1 soft3' --gpus 2
 MRAIL_TEST_RUN="${MRAIL_TEST_RUN-} --bind-rails"
 run 'one rail per rank' 8 "$build/mpi_exchange"
 finish

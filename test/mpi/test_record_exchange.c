@@ -38,6 +38,12 @@ unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails)
     return 2;
 }
 
+/* No rank has a GPU. */
+int mca_coll_mrail_gpu_is_new(const mca_coll_mrail_op_t *op)
+{
+    return 0;
+}
+
 mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
 {
     return MCA_COLL_MRAIL_EXCHANGE;

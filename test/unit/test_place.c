@@ -79,10 +79,44 @@ static void test_read(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Software devices are divided evenly among switches that do not exist. */
+static void test_software(void **state)
+{
+    static const struct {
+        const char *places, *rail, *gpu;
+        int is_near;
+    } cases[] = {
+        {"4:2", "soft0", "0000:40:00.0", 1},
+        {"4:2", "soft1", "0000:40:00.0", 1},
+        {"4:2", "soft2", "0000:40:00.0", 0},
+        {"4:2", "soft3", "0000:41:00.0", 1},
+        {"2:4", "soft0", "0000:41:00.0", 1},
+        {"2:4", "soft1", "0000:41:00.0", 0},
+        {"2:4", "soft1", "0000:43:00.0", 1},
+        {"4:4", "soft3", "0000:43:00.0", 1},
+    };
+    mrail_place_t rail, gpu;
+
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
+        setenv("MRAIL_SOFT_PLACES", cases[i].places, 1);
+        mrail_place_rail(cases[i].rail, &rail);
+        mrail_place_gpu(cases[i].gpu, &gpu);
+        assert_int_equal(mrail_place_nearness(&rail, &gpu),
+                         cases[i].is_near ? 3 : 2);
+    }
+    mrail_place_rail("soft4", &rail); /* there is no such rail */
+    assert_int_equal(mrail_place_nearness(&rail, &gpu), 0);
+    setenv("MRAIL_SOFT_PLACES", "4:x", 1);
+    mrail_place_rail("soft0", &rail);
+    assert_string_equal(rail.path, "");
+    unsetenv("MRAIL_SOFT_PLACES");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nearness),
+        cmocka_unit_test(test_software),
         cmocka_unit_test(test_read),
     };
 

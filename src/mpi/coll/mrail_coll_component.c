@@ -66,8 +66,8 @@ static const number_t numbers[] = {
     {"relay_buffers", "relay chunks of a rank that may be in flight, 1 to 512",
      &mca_coll_mrail_settings.relay_buffers},
     {"relay_memory",
-     "bytes of shared memory for relays, for each rank of a communicator; "
-     "relay chunks shrink to fit",
+     "bytes of shared memory for relays, for each rank of a communicator, and "
+     "of device memory if relays are on GPUs; relay chunks shrink to fit",
      &mca_coll_mrail_settings.relay_memory},
     {"copy_bandwidth",
      "bytes per second that a rank copies through shared memory",

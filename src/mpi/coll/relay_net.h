@@ -45,8 +45,8 @@ int mca_coll_mrail_net_set_key(mca_coll_mrail_net_t *net, uint32_t rank,
  * of each pair of ranks. */
 void mca_coll_mrail_net_progress(mca_coll_mrail_net_t *net);
 
-/* For mrail_relay_ops_t. `payloads` is the memory pool of the headers: any other
- * address is that of a payload. */
+/* For mrail_relay_ops_t. An address outside this rank's slots is that of a
+ * header. */
 int mca_coll_mrail_net_send(mca_coll_mrail_net_t *net, uint32_t to,
                             const void *buffer, size_t length,
                             void **request_p);
