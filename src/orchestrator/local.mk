@@ -10,15 +10,11 @@ libmrail_orchestrator_la_SOURCES = \
 libmrail_planner_la_SOURCES = \
     src/orchestrator/cuts.c src/orchestrator/cuts.h \
     src/orchestrator/digest.h \
-    src/orchestrator/water_fill.c src/orchestrator/water_fill.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
     src/orchestrator/flows_branches.c src/orchestrator/flows_repair.h \
     src/orchestrator/flows_internal.h src/orchestrator/flows_load.c \
     src/orchestrator/flows_merge.c src/orchestrator/flows_repair.c \
     src/orchestrator/flows_search.c \
-    src/orchestrator/levels.c src/orchestrator/levels.h \
-    src/orchestrator/levels_add.c src/orchestrator/levels_create.c \
-    src/orchestrator/levels_gpu.c src/orchestrator/levels_internal.h \
     src/orchestrator/rail_masks.c src/orchestrator/rail_masks.h \
     src/orchestrator/kernels.c src/orchestrator/kernels.h \
     src/orchestrator/plan.c src/orchestrator/plan.h \

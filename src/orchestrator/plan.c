@@ -475,36 +475,6 @@ static void plan_accept(mrail_plan_t *plan, uint64_t generation)
     plan->generation = generation;
 }
 
-/* Plans in two levels if there are enough demands. Returns 0, or -ERANGE if all
- * demands must be planned at once. */
-static int plan_divide_levels(mrail_plan_t *plan)
-{
-    mrail_levels_t *levels =
-        plan->levels[(plan->now.levels == plan->levels[0]) ? 1 : 0];
-    const double *bytes;
-    uint32_t num_links;
-    int ret;
-
-    if ((levels == NULL) ||
-        (plan->background_end > mrail_levels_num_links(levels)) ||
-        (plan->next.num_demands < MRAIL_PLAN_MIN_TWO_LEVELS)) {
-        return -ERANGE;
-    }
-    ret = mrail_levels_divide(
-        levels, plan->next.demands, plan->next.num_demands,
-        (plan->background_end > 0) ? plan->background : NULL,
-        &plan->next.summary);
-    if (ret != 0) {
-        return ret;
-    }
-    plan->next.levels = levels;
-    bytes = mrail_levels_links(levels, &num_links);
-    memset(plan->link_next, 0,
-           mrail_routes_num_links(plan->routes) * sizeof(*plan->link_next));
-    memcpy(plan->link_next, bytes, num_links * sizeof(*bytes));
-    return 0;
-}
-
 /* Plans all demands at once. */
 static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 {
@@ -551,12 +521,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     next->demands = demands;
     next->num_demands = num_demands;
     next->summary = (mrail_plan_summary_t){0};
-    next->levels = NULL;
-    ret = plan_divide_levels(plan);
-    if (ret == -ERANGE) {
-        next->summary = (mrail_plan_summary_t){0};
-        ret = mrail_plan_divide_contended(plan);
-    }
+    ret = mrail_plan_divide_contended(plan);
     if (ret == -ERANGE) {
         next->summary = (mrail_plan_summary_t){0};
         ret = plan_divide_groups(plan, why, why_size);
@@ -578,9 +543,4 @@ void mrail_plan_discard_warm_start(mrail_plan_t *plan)
 {
     plan->generation = 0;
     mrail_flows_reset(plan->flows);
-    for (unsigned i = 0; i < 2; ++i) {
-        if (plan->levels[i] != NULL) {
-            mrail_levels_reset(plan->levels[i]);
-        }
-    }
 }

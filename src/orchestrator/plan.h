@@ -119,6 +119,16 @@ int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
                                unsigned rail, double up, double down);
 
+/* Sets the uplinks of a leaf one by one (0: down). All leaves have as many
+ * uplinks, 1 to MRAIL_PLAN_MAX_UPLINKS, and uplink i of each leaf of a rail leads
+ * to the same spine. Replaces mrail_plan_topo_set_uplink(), with the totals of
+ * these capacities, and is replaced by it. Returns 0, -EINVAL, -ENOMEM, or
+ * -ENOTSUP if another leaf has another number of uplinks. */
+#define MRAIL_PLAN_MAX_UPLINKS 64u
+int mrail_plan_topo_set_uplinks(mrail_plan_topo_t *topo, unsigned leaf_group,
+                                unsigned rail, unsigned count, const double *up,
+                                const double *down);
+
 /* Controls traffic between ranks of one node that no GPU link or switch
  * connects directly. If enabled, they use the rails, like ranks of different
  * nodes. If disabled, a third rank of the node relays; without a relay, their
@@ -195,12 +205,6 @@ typedef struct mrail_plan_piece {
 /*
  * Result of mrail_plan_make().
  *
- * With 3000 demands or more, the planner works in two levels where it can. This
- * requires single-rail ranks without limits. Each node must have one rank for
- * each rail, and its GPUs must be on a switch or all linked in pairs. In a plan
- * in two levels, congestion and relayed are upper bounds until
- * mrail_plan_compare(), and relayed_bound is 0.
- *
  * Pieces are whole bytes, so a value may violate a bound by up to 64 bytes per
  * piece.
  */
@@ -235,9 +239,7 @@ typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
     uint32_t a, b;   /* meaning depends on kind; b is 0 if only a is used */
     double capacity; /* bytes per second */
-    /* Planned bytes and background. For GPU links of a plan in two levels, only
-     * mrail_plan_compare() sets them. */
-    double bytes;
+    double bytes;    /* planned bytes and background */
     /* baseline; set by mrail_plan_compare(), otherwise 0 */
     double bytes_before;
 } mrail_plan_link_t;

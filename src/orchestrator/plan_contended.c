@@ -1,6 +1,5 @@
 /*
- * Plans many demands of single-rail ranks if the two-level method does not
- * apply. Each demand takes its direct path as a whole unless this path has a
+ * Plans many demands of single-rail ranks. Each demand takes its direct path as a whole unless this path has a
  * contended link. Only the demands over contended links are divided, with the
  * others as fixed loads.
  *

@@ -186,21 +186,6 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     return mrail_flows_create(&flows_links, &plan->flows);
 }
 
-static int plan_create_levels(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
-{
-    size_t most = (size_t)plan->num_ranks * plan->num_ranks;
-    int ret = 0;
-
-    if (mrail_routes_num_branches(plan->routes) > 0) {
-        return 0; /* level 2 knows only one relay for each rail */
-    }
-    for (unsigned i = 0;
-         (i < 2) && (ret == 0) && (most > MRAIL_PLAN_MIN_TWO_LEVELS); ++i) {
-        ret = mrail_levels_create(topo, &plan->options, &plan->levels[i]);
-    }
-    return (ret == -ENOTSUP) ? 0 : ret;
-}
-
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p)
@@ -219,9 +204,6 @@ int mrail_plan_create(const mrail_plan_topo_t *topo,
         plan->num_nodes = mrail_plan_topo_num_nodes(topo);
         plan->num_ranks = mrail_plan_topo_num_ranks(topo);
         ret = plan_allocate(plan, topo);
-    }
-    if (ret == 0) {
-        ret = plan_create_levels(plan, topo);
     }
     if (ret != 0) {
         mrail_plan_destroy(plan);
@@ -256,11 +238,6 @@ void mrail_plan_destroy(mrail_plan_t *plan)
     }
     if (plan->routes != NULL) {
         mrail_routes_destroy(plan->routes);
-    }
-    for (unsigned i = 0; i < 2; ++i) {
-        if (plan->levels[i] != NULL) {
-            mrail_levels_destroy(plan->levels[i]);
-        }
     }
     free(plan->slot_bytes);
     free(plan->set_sums);

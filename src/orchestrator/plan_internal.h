@@ -3,12 +3,11 @@
 #define MRAIL_ORCHESTRATOR_PLAN_INTERNAL_H
 
 #include "flows.h"
-#include "levels.h"
 #include "plan.h"
 #include "routes.h"
 
-/* Minimum number of demands for a plan in two levels. */
-#define MRAIL_PLAN_MIN_TWO_LEVELS 3000
+/* Part of the gap that a division uses. Whole bytes take the rest. */
+#define MRAIL_PLAN_PART_LIMIT 0.95
 
 /* Upper bound on the sum of all demands. */
 #define MRAIL_PLAN_MAX_BYTES (UINT64_C(1) << 62)
@@ -43,8 +42,6 @@ typedef struct plan_division {
     uint64_t *position;
     uint64_t *branch_end; /* by branch: position on the line of its slot */
     uint64_t digest;      /* digest of the demands */
-    /* replaces these arrays if the plan has two levels, or NULL */
-    mrail_levels_t *levels;
     mrail_plan_summary_t summary;
 } plan_division_t;
 
@@ -59,8 +56,6 @@ struct mrail_plan {
     uint32_t *shared;     /* by pair of classes: the group of their demands */
     uint64_t generation;
     plan_division_t now, next;
-    /* at most one holds the current plan; may be NULL */
-    mrail_levels_t *levels[2];
     uint64_t *whole; /* lane ends of an undivided demand */
     double *slot_bytes;
     uint64_t *slot_total; /* bytes by slot; NULL if there are no branches */

@@ -40,38 +40,12 @@ static void plan_span_direct(const mrail_plan_t *plan,
     span->lane_end = plan->whole;
 }
 
-static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
-                               plan_span_t *span)
-{
-    const mrail_plan_demand_t *demand = &plan->now.demands[i];
-
-    if ((demand->bytes == 0) || (demand->from == demand->to) ||
-        (mrail_routes_find(plan->routes, demand->from, demand->to,
-                           demand->bytes <= plan->options.relay_threshold,
-                           &span->route) <= 0)) {
-        return 0;
-    }
-    span->begin = span->lane = 0;
-    span->end = demand->bytes;
-    span->position = NULL;
-    if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
-        plan_span_direct(plan, demand, span);
-    } else {
-        span->num_lanes = mrail_levels_num_rails(plan->now.levels);
-        span->lane_end = mrail_levels_ends(plan->now.levels, i);
-    }
-    return 1;
-}
-
 /* Returns 0 if demand i is not planned. */
 static int plan_span(const mrail_plan_t *plan, size_t i, plan_span_t *span)
 {
     const plan_division_t *now = &plan->now;
     size_t lanes = mrail_routes_num_lanes(plan->routes), group;
 
-    if (now->levels != NULL) {
-        return plan_stretch_levels(plan, i, span);
-    }
     if (now->group_of[i] == MRAIL_PLAN_NONE) {
         return 0;
     }

@@ -1,9 +1,11 @@
 #include "config.h"
 #include "topo.h"
 
+#include "base/grow.h"
 #include "base/util.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +47,11 @@ void mrail_plan_topo_destroy(mrail_plan_topo_t *topo)
     }
     free(topo->nodes);
     free(topo->ports);
+    for (size_t i = 0; i < topo->num_leaf_groups * (size_t)topo->num_rails;
+         ++i) {
+        free(topo->spreads[i]);
+    }
+    free(topo->spreads);
     free(topo->uplinks);
     free(topo->ranks);
     free(topo->reach);
@@ -222,32 +229,87 @@ int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
     return 0;
 }
 
-int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
-                               unsigned rail, double up, double down)
+/* Makes room for the uplinks of a leaf group. */
+static int topo_grow_uplinks(mrail_plan_topo_t *topo, unsigned leaf_group)
 {
-    size_t rails = topo->num_rails;
+    size_t count = (leaf_group + 1) * (size_t)topo->num_rails;
+    size_t before = topo->num_leaf_groups * (size_t)topo->num_rails;
 
-    if ((leaf_group >= MRAIL_PLAN_MAX_NODES) || (rail >= rails) ||
+    if (leaf_group < topo->num_leaf_groups) {
+        return 0;
+    }
+    if (!mrail_grow(&topo->uplinks, count, sizeof(*topo->uplinks)) ||
+        !mrail_grow(&topo->spreads, count, sizeof(*topo->spreads))) {
+        return -ENOMEM;
+    }
+    for (size_t i = before; i < count; ++i) {
+        topo->uplinks[i] = (mrail_topo_port_t){.out = MRAIL_PLAN_UNLIMITED,
+                                               .in = MRAIL_PLAN_UNLIMITED};
+        topo->spreads[i] = NULL;
+    }
+    topo->num_leaf_groups = leaf_group + 1;
+    return 0;
+}
+
+/* Sets the totals, and takes over the uplinks, or NULL. */
+static int topo_set_leaf(mrail_plan_topo_t *topo, unsigned leaf_group,
+                         unsigned rail, double up, double down,
+                         mrail_topo_spread_t *spread)
+{
+    size_t at = leaf_group * (size_t)topo->num_rails + rail;
+
+    if ((leaf_group >= MRAIL_PLAN_MAX_NODES) || (rail >= topo->num_rails) ||
         !topo_is_capacity(up) || !topo_is_capacity(down)) {
         return -EINVAL;
     }
-    if (leaf_group >= topo->num_leaf_groups) {
-        mrail_topo_port_t *uplinks =
-            realloc(topo->uplinks, (leaf_group + 1) * rails * sizeof(*uplinks));
-
-        if (uplinks == NULL) {
-            return -ENOMEM;
-        }
-        for (size_t i = topo->num_leaf_groups * rails;
-             i < (leaf_group + 1) * rails; ++i) {
-            uplinks[i] = (mrail_topo_port_t){.out = MRAIL_PLAN_UNLIMITED,
-                                             .in = MRAIL_PLAN_UNLIMITED};
-        }
-        topo->uplinks = uplinks;
-        topo->num_leaf_groups = leaf_group + 1;
+    if (topo_grow_uplinks(topo, leaf_group) != 0) {
+        return -ENOMEM;
     }
-    topo->uplinks[leaf_group * rails + rail] =
-        (mrail_topo_port_t){.out = up, .in = down};
+    free(topo->spreads[at]);
+    topo->spreads[at] = spread;
+    topo->uplinks[at] = (mrail_topo_port_t){.out = up, .in = down};
+    return 0;
+}
+
+int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
+                               unsigned rail, double up, double down)
+{
+    return topo_set_leaf(topo, leaf_group, rail, up, down, NULL);
+}
+
+int mrail_plan_topo_set_uplinks(mrail_plan_topo_t *topo, unsigned leaf_group,
+                                unsigned rail, unsigned count, const double *up,
+                                const double *down)
+{
+    mrail_topo_spread_t *spread;
+    double all_up = 0, all_down = 0;
+    int ret;
+
+    if ((count == 0) || (count > MRAIL_PLAN_MAX_UPLINKS)) {
+        return -EINVAL;
+    }
+    if ((topo->num_uplinks != 0) && (topo->num_uplinks != count)) {
+        return -ENOTSUP;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        if (!topo_is_capacity(up[i]) || !topo_is_capacity(down[i])) {
+            return -EINVAL;
+        }
+        all_up += up[i];
+        all_down += down[i];
+    }
+    spread = calloc(1, sizeof(*spread));
+    if (spread == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(spread->up, up, count * sizeof(*up));
+    memcpy(spread->down, down, count * sizeof(*down));
+    ret = topo_set_leaf(topo, leaf_group, rail, all_up, all_down, spread);
+    if (ret != 0) {
+        free(spread);
+        return ret;
+    }
+    topo->num_uplinks = count;
     return 0;
 }
 
@@ -324,15 +386,28 @@ mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
                : none;
 }
 
-double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
-                           unsigned to)
+static const mrail_topo_spread_t *
+topo_spread(const mrail_plan_topo_t *topo, unsigned leaf_group, unsigned rail)
 {
-    const mrail_topo_rank_t *a = &topo->ranks[from], *b = &topo->ranks[to];
-    const mrail_topo_node_t *node = &topo->nodes[a->node];
+    return (leaf_group < topo->num_leaf_groups)
+               ? topo->spreads[leaf_group * topo->num_rails + rail]
+               : NULL;
+}
 
-    if ((node->pairwise == NULL) || (a->node != b->node) ||
-        (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE)) {
+unsigned mrail_topo_uplink_paths(const mrail_plan_topo_t *topo,
+                                 unsigned from_group, unsigned to_group,
+                                 unsigned rail,
+                                 double paths[MRAIL_PLAN_MAX_UPLINKS])
+{
+    const mrail_topo_spread_t *from = topo_spread(topo, from_group, rail);
+    const mrail_topo_spread_t *to = topo_spread(topo, to_group, rail);
+
+    if ((from == NULL) && (to == NULL)) {
         return 0;
     }
-    return node->pairwise[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
+    for (unsigned i = 0; i < topo->num_uplinks; ++i) {
+        paths[i] = MRAIL_MIN((from != NULL) ? from->up[i] : INFINITY,
+                             (to != NULL) ? to->down[i] : INFINITY);
+    }
+    return topo->num_uplinks;
 }

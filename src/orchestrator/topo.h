@@ -29,12 +29,20 @@ typedef struct mrail_topo_port {
     double out, in;
 } mrail_topo_port_t;
 
+/* The uplinks of a leaf, each with a capacity of its own. */
+typedef struct mrail_topo_spread {
+    double up[MRAIL_PLAN_MAX_UPLINKS], down[MRAIL_PLAN_MAX_UPLINKS];
+} mrail_topo_spread_t;
+
 struct mrail_plan_topo {
     unsigned num_nodes, num_rails;
     mrail_topo_node_t *nodes;
     mrail_topo_port_t *ports;   /* by node and rail */
     unsigned num_leaf_groups;   /* leaf groups whose uplinks may be set */
-    mrail_topo_port_t *uplinks; /* by leaf group and rail */
+    mrail_topo_port_t *uplinks; /* by leaf group and rail: totals */
+    /* by leaf group and rail; NULL: only the total is known */
+    mrail_topo_spread_t **spreads;
+    unsigned num_uplinks; /* of a leaf in `spreads`; 0: there are none */
     unsigned num_ranks, ranks_room;
     mrail_topo_rank_t *ranks;
     /* by rank and rail, MRAIL_PLAN_MAX_RAILS each; NULL: all unlimited */
@@ -60,9 +68,12 @@ static inline uint32_t mrail_topo_group_of(const mrail_plan_topo_t *topo,
 mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
                                      unsigned leaf_group, unsigned rail);
 
-/* Returns the capacity of the link between the GPUs of two ranks of a node, or
- * 0 if there is no link. */
-double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
-                           unsigned to);
+/* Writes the capacity of each path from leaf to leaf on a rail: of uplink i of
+ * one leaf, and of the same uplink of the other on the way down. Returns their
+ * number, or 0 if neither leaf has uplinks of known capacity. */
+unsigned mrail_topo_uplink_paths(const mrail_plan_topo_t *topo,
+                                 unsigned from_group, unsigned to_group,
+                                 unsigned rail,
+                                 double paths[MRAIL_PLAN_MAX_UPLINKS]);
 
 #endif

@@ -348,6 +348,20 @@ int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
                        const mrail_rkey_t *rkey, mrail_quota_t *quota,
                        void *comp);
 
+/*
+ * Tells the capacities of the uplinks between the leaves of a rail here and the
+ * peer, for data that comes from the peer; count: 1 to MRAIL_MAX_UPLINKS. The
+ * lanes of the rail then share bytes in proportion to the uplinks that they take
+ * on the way here, and a lane on an uplink of capacity 0 takes none. Holds for
+ * all endpoints to the peer. Returns 0 or -ENOMEM.
+ *
+ * The result is unchanged if the switches have no port rules, or other numbers
+ * of uplinks (config.uplinks), or if all these capacities are 0.
+ */
+#define MRAIL_MAX_UPLINKS 64u
+int mrail_ep_set_uplinks(mrail_ep_t *ep, unsigned rail, const double *uplinks,
+                         unsigned count);
+
 /* Later operations of the endpoint (iface: of all its endpoints) become
  * visible at the target after all earlier PUTs, over all rails. Returns 0 or
  * -EAGAIN. */

@@ -216,7 +216,6 @@ static void print_head(const plan_run_t *run)
     }
 }
 
-/* Plans for two levels have no bound. */
 static void print_relayed(const mrail_plan_summary_t *s)
 {
     char text[3][PLAN_SHORT_TEXT];
@@ -224,14 +223,9 @@ static void print_relayed(const mrail_plan_summary_t *s)
     plan_bytes_text(s->relayed, text[0], sizeof(text[0]));
     plan_bytes_text(s->relayed_bound, text[1], sizeof(text[1]));
     plan_bytes_text(s->direct_bytes, text[2], sizeof(text[2]));
-    printf("%-12s %12s, ", "relayed", text[0]);
-    if ((s->relayed > 0) && (s->relayed_bound == 0)) {
-        printf("no bound");
-    } else {
-        printf("bound %s, gap %.2f %%", text[1],
-               100 * plan_gap(s->relayed, s->relayed_bound));
-    }
-    printf("; %s keep their first path\n", text[2]);
+    printf("%-12s %12s, bound %s, gap %.2f %%; %s keep their first path\n",
+           "relayed", text[0], text[1],
+           100 * plan_gap(s->relayed, s->relayed_bound), text[2]);
 }
 
 static void print_figures(const plan_run_t *run)

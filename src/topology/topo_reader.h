@@ -31,7 +31,10 @@ typedef struct mrail_topo_reader {
     /* number of the first pairwise, link or switch line; 0: none */
     unsigned gpu_line;
     unsigned uplink_line; /* number of the first uplink line; 0: none */
-    unsigned reach_line;  /* number of the first reach line; 0: none */
+    /* the first line that lists uplinks one by one (0: none), and their
+     * number */
+    unsigned spread_line, num_uplinks;
+    unsigned reach_line; /* number of the first reach line; 0: none */
     mrail_topo_reader_node_t *nodes;
     mrail_topo_reader_rank_t *ranks; /* MRAIL_PLAN_MAX_RANKS */
     unsigned *rail_lines;            /* indexed by node and rail */

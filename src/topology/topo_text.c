@@ -226,12 +226,88 @@ static int group_list(mrail_topo_reader_t *reader, const char *word,
     return 0;
 }
 
+/* The capacities of an uplink line: the total of a leaf, or those of its uplinks
+ * one by one. */
+typedef struct uplinks {
+    unsigned count; /* 0: `up` and `down` are totals */
+    double up[MRAIL_PLAN_MAX_UPLINKS], down[MRAIL_PLAN_MAX_UPLINKS];
+} uplinks_t;
+
+/* Splits a list of capacities, which it changes. Returns their number, which may
+ * be MRAIL_PLAN_MAX_UPLINKS plus 1. */
+static unsigned split(char *word, char *parts[MRAIL_PLAN_MAX_UPLINKS + 1])
+{
+    unsigned count = 0;
+
+    while (word != NULL && count <= MRAIL_PLAN_MAX_UPLINKS) {
+        parts[count++] = strsep(&word, ",");
+    }
+    return count;
+}
+
+static int read_capacities(mrail_topo_reader_t *reader, uplinks_t *uplinks)
+{
+    char *const *words = reader->line->words;
+    char *up[MRAIL_PLAN_MAX_UPLINKS + 1], *down[MRAIL_PLAN_MAX_UPLINKS + 1];
+    unsigned count = split(words[3], up);
+    unsigned count_down = (words[4] != NULL) ? split(words[4], down) : count;
+    int ret = 0;
+
+    if (count_down != count) {
+        return MRAIL_TOPO_FAIL(reader,
+                               "%u uplinks on the way up, but %u on the way "
+                               "down",
+                               count, count_down);
+    }
+    if (count > MRAIL_PLAN_MAX_UPLINKS) {
+        return MRAIL_TOPO_FAIL(reader, "more than %u uplinks",
+                               MRAIL_PLAN_MAX_UPLINKS);
+    }
+    for (unsigned i = 0; i < count && ret == 0; ++i) {
+        char *both[] = {up[i], (words[4] != NULL) ? down[i] : NULL};
+
+        ret = mrail_topo_reader_capacities(reader, both, "dead",
+                                           &uplinks->up[i], &uplinks->down[i]);
+    }
+    uplinks->count = (count > 1) ? count : 0;
+    return ret;
+}
+
+/* All leaves must list as many uplinks. */
+static int check_count(mrail_topo_reader_t *reader, const uplinks_t *uplinks)
+{
+    if (uplinks->count == 0) {
+        return 0;
+    }
+    if (reader->spread_line == 0) {
+        reader->spread_line = reader->line->number;
+        reader->num_uplinks = uplinks->count;
+    }
+    return (uplinks->count != reader->num_uplinks)
+               ? MRAIL_TOPO_FAIL(reader,
+                                 "%u uplinks, but line %u lists %u: all leaves "
+                                 "must have as many",
+                                 uplinks->count, reader->spread_line,
+                                 reader->num_uplinks)
+               : 0;
+}
+
+static int set_leaf(mrail_plan_topo_t *topo, unsigned group, unsigned rail,
+                    const uplinks_t *uplinks)
+{
+    return (uplinks->count > 0)
+               ? mrail_plan_topo_set_uplinks(topo, group, rail, uplinks->count,
+                                             uplinks->up, uplinks->down)
+               : mrail_plan_topo_set_uplink(topo, group, rail, uplinks->up[0],
+                                            uplinks->down[0]);
+}
+
 static int set_uplinks(mrail_topo_reader_t *reader, unsigned group,
-                       const mrail_text_list_t *rails, double up, double down)
+                       const mrail_text_list_t *rails, const uplinks_t *uplinks)
 {
     MRAIL_TEXT_LIST_EACH(rails, r)
     {
-        int ret = mrail_plan_topo_set_uplink(reader->topo, group, r, up, down);
+        int ret = set_leaf(reader->topo, group, r, uplinks);
 
         if (ret != 0) {
             return ret;
@@ -247,7 +323,7 @@ static int read_uplink(mrail_topo_reader_t *reader)
 {
     char *const *words = reader->line->words;
     mrail_text_list_t groups, rails;
-    double up, down;
+    uplinks_t uplinks;
     int ret = 0;
 
     if (reader->uplink_lines == NULL) {
@@ -260,8 +336,8 @@ static int read_uplink(mrail_topo_reader_t *reader)
     }
     if (group_list(reader, words[1], &groups) != 0 ||
         mrail_topo_reader_rails(reader, words[2], &rails) != 0 ||
-        mrail_topo_reader_capacities(reader, words + 3, "dead", &up, &down) !=
-            0) {
+        read_capacities(reader, &uplinks) != 0 ||
+        check_count(reader, &uplinks) != 0) {
         return -EINVAL;
     }
     /* Iterate over the nodes, because not every number below the largest is a
@@ -273,7 +349,7 @@ static int read_uplink(mrail_topo_reader_t *reader)
             *mrail_topo_reader_by_rail(reader, reader->uplink_lines, group,
                                        rails.first[0]) !=
                 reader->line->number) {
-            ret = set_uplinks(reader, group, &rails, up, down);
+            ret = set_uplinks(reader, group, &rails, &uplinks);
         }
     }
     reader->uplink_line += (reader->uplink_line == 0) * reader->line->number;

@@ -19,7 +19,8 @@
  *     link RANKS RANKS CAPACITY      sender, receiver; capacity, or none
  *     switch NODES UP [DOWN]         each rank's links to its node's switch
  *     leaf_group NODES GROUP         group 0 by default
- *     uplink GROUPS RAILS UP [DOWN]  total of a leaf switch's uplinks, or dead
+ *     uplink GROUPS RAILS UP [DOWN]  total of a leaf switch's uplinks, or dead;
+ *                                    or its uplinks one by one, as 50GB,25GB
  *     hairpin                        mrail_plan_topo_set_hairpin()
  *     cross_rail                     mrail_plan_topo_set_cross_rail()
  *

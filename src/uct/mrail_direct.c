@@ -17,6 +17,7 @@
 _Static_assert(MRAIL_IFACE_ADDR_MAX + MRAIL_DEVICE_ADDR_MAX <=
                    UCT_MRAIL_DIRECT_ADDRESS_MAX,
                "an address fits");
+_Static_assert(UCT_MRAIL_MAX_UPLINKS == MRAIL_MAX_UPLINKS, "equal limits");
 
 /* A READ in flight. */
 typedef struct direct_read {
@@ -217,6 +218,21 @@ static int direct_ep_create(const void *address, size_t length,
     return ret;
 }
 
+static int direct_ep_set_uplinks(uct_mrail_direct_ep_t *tl_ep, unsigned rail,
+                                 const double *uplinks, unsigned count)
+{
+    direct_ep_t *ep = (direct_ep_t *)tl_ep;
+    int ret;
+
+    if (rail >= num_rails || count > MRAIL_MAX_UPLINKS) {
+        return -EINVAL;
+    }
+    pthread_mutex_lock(&direct_lock);
+    ret = mrail_ep_set_uplinks(ep->ep, rail_index[rail], uplinks, count);
+    pthread_mutex_unlock(&direct_lock);
+    return ret;
+}
+
 /* The registration cache has a lock of its own. */
 static int direct_mem_get(void *address, size_t length,
                           uct_mrail_direct_mem_t **mem_p)
@@ -331,6 +347,7 @@ static const uct_mrail_direct_ops_t direct_ops = {
     .open = direct_open,
     .close = direct_close,
     .ep_create = direct_ep_create,
+    .ep_set_uplinks = direct_ep_set_uplinks,
     .mem_get = direct_mem_get,
     .mem_put = direct_mem_put,
     .key_pack = direct_key_pack,

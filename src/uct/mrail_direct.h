@@ -21,6 +21,7 @@
 
 #define UCT_MRAIL_DIRECT_ADDRESS_MAX 96 /* bytes */
 #define UCT_MRAIL_DIRECT_KEY_MAX 68     /* bytes */
+#define UCT_MRAIL_MAX_UPLINKS 64u       /* of a leaf */
 
 typedef struct uct_mrail_direct_ep uct_mrail_direct_ep_t;
 typedef struct uct_mrail_direct_mem uct_mrail_direct_mem_t;
@@ -74,6 +75,13 @@ typedef struct uct_mrail_direct_ops {
      * closes. */
     int (*ep_create)(const void *address, size_t length,
                      uct_mrail_direct_ep_t **ep_p);
+
+    /* Tells the capacities of the uplinks between the leaves of a rail here and
+     * the peer, for data from the peer, in bytes per second; count: 1 to
+     * UCT_MRAIL_MAX_UPLINKS. The lanes of the rail share its bytes in proportion
+     * to the uplinks that they take; see mrail_ep_set_uplinks(). */
+    int (*ep_set_uplinks)(uct_mrail_direct_ep_t *ep, unsigned rail,
+                          const double *uplinks, unsigned count);
 
     /* Registers host memory or device memory for READs, or takes a reference to
      * a cached registration. Logs no error. Returns -EOPNOTSUPP for device

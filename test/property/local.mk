@@ -65,14 +65,6 @@ endif
 test_plan_arms_random_LDADD = libmrail-plan-arms.la libmrail-plan.la \
     $(GLPK_LIBS) -lm
 
-if HAVE_CMOCKA
-check_PROGRAMS += test_levels
-TESTS += test_levels
-test_levels_SOURCES = test/property/test_levels.c
-test_levels_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_levels_LDADD = libmrail-planner.la $(TEST_LIBS)
-endif
-
 # The agreement of large jobs.
 if HAVE_CMOCKA
 check_PROGRAMS += test_agreement_scale

@@ -17,7 +17,7 @@
 #define MACHINE_MAX_PER_NODE MRAIL_PLAN_MAX_PAIRWISE
 #define MACHINE_MAX_RANKS (MACHINE_MAX_NODES * MACHINE_MAX_PER_NODE)
 #define MACHINE_MAX_DEMANDS 24000
-/* With this many demands, the planner uses two levels where it can. */
+/* With this many demands, the planner repairs incrementally where it can. */
 #define MACHINE_MANY_DEMANDS 3000
 
 /* Capacities are in bytes per second. A capacity of 0 means down or absent. */

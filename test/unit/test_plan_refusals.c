@@ -110,6 +110,7 @@ static void test_topo_refuses(void **state)
 {
     static const double bad[] = {-1,       0.5,       1.1e18, 1e300,
                                  INFINITY, -INFINITY, NAN};
+    static const double good = G, pair[] = {G, G};
     mrail_plan_topo_t *topo = bound(2, 4, 0), *none = (void *)&topo;
 
     assert_int_equal(mrail_plan_topo_create(4097, 1, &none), -ENOSPC);
@@ -149,7 +150,21 @@ static void test_topo_refuses(void **state)
         assert_int_equal(mrail_plan_topo_set_switch(topo, 0, G, c), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, c, G), -EINVAL);
         assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, G, c), -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_uplinks(topo, 0, 0, 1, &c, &good),
+                         -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_uplinks(topo, 0, 0, 1, &good, &c),
+                         -EINVAL);
     }
+    assert_int_equal(mrail_plan_topo_set_uplinks(topo, 0, 0, 0, &good, &good),
+                     -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_uplinks(topo, 0, 0, 65, &good, &good),
+                     -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_uplinks(topo, 0, 4, 1, &good, &good),
+                     -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_uplinks(topo, 0, 0, 1, &good, &good),
+                     0);
+    assert_int_equal(mrail_plan_topo_set_uplinks(topo, 1, 0, 2, pair, pair),
+                     -ENOTSUP);
     assert_int_equal(mrail_plan_topo_num_nodes(topo), 2);
     assert_int_equal(mrail_plan_topo_num_rails(topo), 4);
     assert_int_equal(mrail_plan_topo_num_ranks(topo), 8);
@@ -385,6 +400,7 @@ static void test_self_needs_no_path(void **state)
 
 static mrail_plan_topo_t *create_topo(void)
 {
+    static const double good = G;
     mrail_plan_topo_t *topo;
     unsigned failed = 0;
 
@@ -393,6 +409,7 @@ static mrail_plan_topo_t *create_topo(void)
         UNTIL(mrail_plan_topo_add_rank(topo, i / 4));
         UNTIL(mrail_plan_topo_set_reach(topo, i, i % 4, 3 * G, 2 * G));
         UNTIL(mrail_plan_topo_set_rail(topo, i / 4, i % 4, G, G));
+        UNTIL(mrail_plan_topo_set_uplinks(topo, i / 4, i % 4, 1, &good, &good));
         UNTIL(mrail_plan_topo_set_uplink(topo, i / 4, i % 4, G, G));
     }
     for (unsigned i = 0; i < 8; ++i) {

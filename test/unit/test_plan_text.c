@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "base/util.h"
+#include "orchestrator/topo.h"
 
 static mrail_plan_topo_t *topo_of(const char *text)
 {
@@ -204,6 +205,33 @@ static void test_leaf_groups(void **state)
     ASSERT_CAPACITY(topo, UPLINK_UP, 9, 1, 0);
     /* No such leaf group exists. */
     ASSERT_CAPACITY(topo, UPLINK_UP, 5, 0, 0);
+    mrail_plan_topo_destroy(topo);
+}
+
+/* A path from leaf to leaf has the capacity of its slower end. */
+static void test_lists_of_uplinks(void **state)
+{
+    mrail_plan_topo_t *topo =
+        topo_of("nodes 2\nrails 2\nrail * * 1GB\nranks * 1 multi-rail\n"
+                "leaf_group 1 1\n"
+                "uplink * * 4GB,4GB,4GB\n"
+                "uplink 0 0 4GB,dead,3GB 4GB,dead,1GB\n"
+                "uplink 1 0 2GB,2GB,2GB\n"
+                "uplink 1 1 12GB\n");
+    double paths[MRAIL_PLAN_MAX_UPLINKS];
+
+    ASSERT_CAPACITY(topo, UPLINK_UP, 0, 0, 7e9);
+    ASSERT_CAPACITY(topo, UPLINK_DOWN, 0, 0, 5e9);
+    ASSERT_CAPACITY(topo, UPLINK_UP, 1, 0, 6e9);
+    ASSERT_CAPACITY(topo, UPLINK_UP, 0, 1, 12e9);
+    assert_int_equal(mrail_topo_uplink_paths(topo, 0, 1, 0, paths), 3);
+    assert_true(paths[0] == 2e9 && paths[1] == 0 && paths[2] == 2e9);
+    assert_int_equal(mrail_topo_uplink_paths(topo, 1, 0, 0, paths), 3);
+    assert_true(paths[0] == 2e9 && paths[1] == 0 && paths[2] == 1e9);
+    assert_int_equal(mrail_topo_uplink_paths(topo, 0, 1, 1, paths), 3);
+    assert_true(paths[0] == 4e9 && paths[1] == 4e9 && paths[2] == 4e9);
+    assert_int_equal(mrail_topo_uplink_paths(topo, 1, 1, 1, paths), 0);
+    assert_int_equal(mrail_topo_uplink_paths(topo, 5, 6, 0, paths), 0);
     mrail_plan_topo_destroy(topo);
 }
 
@@ -412,6 +440,20 @@ static const struct {
     {SIZED "uplink 0 0 1GB dead", "t:3: dead in one direction only"},
     {SIZED "uplink 0 0 1GB\nuplink * 0 2GB", "t:4: this overrides all of line "
                                              "3"},
+    {SIZED "uplink 0 0 1GB,2GB 1GB",
+     "t:3: 2 uplinks on the way up, but 1 on the way down"},
+    {SIZED "uplink 0 0 1GB,,2GB", "t:3: '' is not a capacity"},
+    {SIZED "uplink 0 0 1GB,2GB 1GB,dead", "t:3: dead in one direction only"},
+    {SIZED "uplink 0 0 1GB,2GB\nuplink 0 1 1GB,1GB,1GB",
+     "t:4: 3 uplinks, but line 3 lists 2: all leaves must have as many"},
+    {SIZED "uplink 0 0 900TB,900TB", "t:3: "},
+    {SIZED "uplink 0 0 "
+           "1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,"
+           "1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,"
+           "1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,"
+           "1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,"
+           "1GB",
+     "t:3: more than 64 uplinks"},
     {SIZED "reach 0 0 1GB",
      "t:3: there are no ranks yet: 'ranks' must come first"},
     {SIZED "ranks 0 1 0\nreach 0 0",
@@ -832,7 +874,9 @@ void *__wrap_realloc(void *p, size_t size)
 static void test_every_allocation(void **state)
 {
     static const char topo_text[] = RANKED "rail * * 1GB\nleaf_group 1 1\n"
-                                           "uplink * * 1GB\npairwise 0 1GB\n";
+                                           "uplink * * 1GB,2GB\n"
+                                           "uplink 0 1 3GB\n"
+                                           "pairwise 0 1GB\n";
     static const char demand_text[] = "* * 5\n0 1 5\n1-2 3 7\n";
     char why[PLAN_TEXT_WHY_MAX];
     unsigned n = 1, demand_n = 1;
@@ -884,6 +928,7 @@ int main(void)
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_leaf_groups),
+        cmocka_unit_test(test_lists_of_uplinks),
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_topos_refused),
         cmocka_unit_test(test_long_lists),

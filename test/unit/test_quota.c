@@ -21,16 +21,21 @@ static mrail_mem_t *mem;
 static mrail_rkey_t *rkey;
 static mrail_ep_t *ep;
 
-static void connect(unsigned lanes)
+static void connect_to(unsigned lanes)
 {
     uint8_t packed[256];
 
-    start(64);
     connect_lanes(0, lanes);
     ep = ep_to(0);
     assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
     mrail_rkey_pack(mem, packed);
     assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+}
+
+static void connect(unsigned lanes)
+{
+    start(64);
+    connect_to(lanes);
 }
 
 static void get(size_t length, mrail_quota_t *quota)
@@ -298,6 +303,50 @@ static void test_equal_lanes(void **state)
     release();
 }
 
+/* Lanes share the quota of a rail in proportion to their uplinks, and leave out
+ * an uplink that is down. Each rail has a lane on each uplink. */
+static void test_unequal_uplinks(void **state)
+{
+    static const double slow[] = {2e9, 1e9}, dead[] = {0, 1e9};
+    mrail_quota_t quota = {.left = {6 << 20, 2 << 20},
+                           .until_ns = MRAIL_NS_NEVER};
+    uint64_t carried_by[2] = {0};
+
+    start(64);
+    engine->config.uplinks = 2;
+    connect_to(LANES);
+    assert_int_equal(mrail_ep_set_uplinks(ep, 0, slow, 2), 0);
+    assert_int_equal(mrail_ep_set_uplinks(ep, 1, dead, 2), 0);
+    get(sizeof(memory), NULL); /* measures all lanes */
+    finish_equally();
+    for (unsigned i = 0; i < LANES; ++i) {
+        const mrail_lane_t *lane = peer_of(0)->lanes[i];
+
+        assert_int_equal(lane->uplink_down,
+                         lane->rail->index == 1 && lane->uplink == 0);
+        carried_by[lane->uplink] -=
+            (lane->rail->index == 0) ? lane->rma_carried : 0;
+    }
+    for (unsigned i = 0; i < 20; ++i) {
+        quota.left[0] = 6 << 20;
+        quota.left[1] = 2 << 20;
+        get(8 << 20, &quota);
+        finish_equally();
+    }
+    for (unsigned i = 0; i < LANES; ++i) {
+        const mrail_lane_t *lane = peer_of(0)->lanes[i];
+
+        if (lane->rail->index == 0) {
+            carried_by[lane->uplink] += lane->rma_carried;
+        } else if (lane->uplink == 0) {
+            assert_int_equal(lane->rma_carried, 0);
+        }
+    }
+    assert_int_equal(carried_by[0] + carried_by[1], 120u << 20);
+    assert_in_range(carried_by[0], 79u << 20, 81u << 20);
+    release();
+}
+
 /* Without a lane for its quota, an operation ignores it. */
 static void test_lost_rail(void **state)
 {
@@ -327,6 +376,7 @@ int main(void)
         ON_ENGINE(test_serialised_iface),
         ON_ENGINE(test_lost_rail),
         ON_ENGINE(test_equal_lanes),
+        ON_ENGINE(test_unequal_uplinks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -676,6 +676,18 @@ static void sum_uplinks(job_t *job, unsigned rail, uint64_t up[4],
     }
 }
 
+/* Each leaf has four uplinks. */
+static void set_lanes(job_t *job, unsigned num_lanes)
+{
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        job->entries[i].lanes = (uct_mrail_direct_lanes_t){
+            .uplinks = 4,
+            .num_lanes = num_lanes,
+            .nic_index = {2 + i / 2, 6 + i / 2},
+        };
+    }
+}
+
 /* Each NIC has two lanes, and each leaf has four uplinks. NIC i uses the uplinks
  * 2 i and 2 i + 1, modulo 4. Rank 0 sends twice as much as rank 2. */
 static void test_bytes_of_uplinks(void **state)
@@ -685,13 +697,7 @@ static void test_bytes_of_uplinks(void **state)
     job_t job;
 
     fill(&job, 4, 2, 0x3);
-    for (unsigned i = 0; i < job.num_ranks; ++i) {
-        job.entries[i].lanes = (uct_mrail_direct_lanes_t){
-            .uplinks = 4,
-            .num_lanes = 2,
-            .nic_index = {2 + i / 2, 6 + i / 2},
-        };
-    }
+    set_lanes(&job, 2);
     set_file(&job, HEAD RANKS GROUPS "uplink * 0 80MB\nuplink * 1 20MB\n");
     begin(&job);
     set_demand(&job, 0, 4, 60 * MB);
@@ -708,6 +714,42 @@ static void test_bytes_of_uplinks(void **state)
         assert_int_equal(up[2] + up[3], second->quota[rail]);
         assert_true(up[0] - up[1] <= 1 && up[2] - up[3] <= 1);
     }
+    end(&job);
+}
+
+/* A rail has two lanes for each of four uplinks. An uplink with half the rate of
+ * the others gets half of their bytes. */
+static void test_slow_uplink(void **state)
+{
+    const mca_coll_mrail_schedule_entry_t *entry;
+    double paths[MRAIL_PLAN_MAX_UPLINKS];
+    uint64_t up[4], down[4];
+    job_t job;
+
+    fill(&job, 4, 2, 0x3);
+    set_lanes(&job, 8);
+    set_file(&job, HEAD RANKS GROUPS "uplink * * 20MB,20MB,20MB,20MB\n"
+                                 "uplink 0 1 20MB,10MB,20MB,dead\n");
+    begin(&job);
+    assert_int_equal(mca_coll_mrail_topology_uplinks(job.schedules[4]->topology,
+                                                     0, 4, 1, paths),
+                     4);
+    assert_true(paths[0] == 20e6 && paths[1] == 10e6 && paths[3] == 0);
+    assert_int_equal(mca_coll_mrail_topology_uplinks(job.schedules[4]->topology,
+                                                     0, 2, 1, paths),
+                     0);
+    set_demand(&job, 0, 4, 130 * MB);
+    assert_true(make(&job)->is_gain);
+    entry = send_to(&job, 0, 4);
+    assert_in_range(entry->quota[0], 79 * MB, 81 * MB);
+    sum_uplinks(&job, 1, up, down);
+    assert_memory_equal(up, down, sizeof(up));
+    assert_int_equal(up[0] + up[1] + up[2], entry->quota[1]);
+    assert_in_range(up[0], up[2] - 2, up[2] + 2);
+    assert_in_range(up[0], 2 * up[1] - 4, 2 * up[1] + 4);
+    assert_int_equal(up[3], 0);
+    sum_uplinks(&job, 0, up, down);
+    assert_in_range(up[0], up[3] - 1, up[3] + 1);
     end(&job);
 }
 
@@ -895,6 +937,10 @@ static void test_pods_without_uplinks(void **state)
     set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\nuplink 1 * dead\n");
     check_says(&job,
                "topo:7: all uplinks of leaf group 1, that of rank 4, are dead");
+    set_lanes(&job, 1);
+    set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB,20MB\nuplink 1 * 10MB\n");
+    check_says(&job, "topo:6: 2 uplinks, but the process of rank 0 has port "
+                     "rules for 4 (UCX_MRAIL_UPLINKS)");
 }
 
 /* Errors of the file itself, which the process of the file finds. */
@@ -943,6 +989,7 @@ int main(void)
         cmocka_unit_test(test_levels_of_the_cost),
         cmocka_unit_test(test_uplinks),
         cmocka_unit_test(test_bytes_of_uplinks),
+        cmocka_unit_test(test_slow_uplink),
         cmocka_unit_test(test_expected_rates),
         cmocka_unit_test(test_uplinks_of_others),
         cmocka_unit_test(test_limits_of_ranks),

@@ -435,7 +435,7 @@ static int advance_expected(mca_coll_mrail_op_t *op, slot_t *slot)
 static int advance_ready(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     uct_mrail_direct_ep_t *ep =
-        mca_coll_mrail_direct_ep(op->module->comm, (int)slot->entry->peer);
+        mca_coll_mrail_direct_ep(op->module, slot->entry->peer);
     int ret = (ep != NULL) ? mca_coll_mrail_direct_ops()->get(ep, &slot->get)
                            : -ENOMEM;
 

@@ -36,9 +36,10 @@ void mca_coll_mrail_direct_entry_fill(mca_coll_mrail_rank_entry_t *entry);
 void mca_coll_mrail_direct_close(void);
 /* Returns the functions of the transport, or NULL. */
 const uct_mrail_direct_ops_t *mca_coll_mrail_direct_ops(void);
-/* Returns the endpoint to a rank, or NULL if it cannot be created. */
+/* Returns the endpoint to a rank of the module's communicator, or NULL if it
+ * cannot be created. */
 uct_mrail_direct_ep_t *
-mca_coll_mrail_direct_ep(struct ompi_communicator_t *comm, int rank);
+mca_coll_mrail_direct_ep(const mca_coll_mrail_module_t *module, uint32_t rank);
 
 /* ---- module ---- */
 

@@ -59,9 +59,31 @@ void mca_coll_mrail_direct_close(void)
     num_eps = 0;
 }
 
+/* Tells the transport what the topology file says about the uplinks on the way
+ * from a rank. Without memory for it, lanes carry equal parts. */
+static void tell_uplinks(const mca_coll_mrail_topology_t *topology,
+                         uint32_t rank, uct_mrail_direct_ep_t *ep)
+{
+    double paths[MRAIL_PLAN_MAX_UPLINKS];
+
+    for (unsigned rail = 0; rail < topology->num_rails; ++rail) {
+        int own = mca_coll_mrail_topology_own_rail(topology, rail);
+        unsigned count = 0;
+
+        if (own >= 0 &&
+            mca_coll_mrail_topology_place(topology, rank, rail) >= 0) {
+            count = mca_coll_mrail_topology_uplinks(
+                topology, rank, topology->self, rail, paths);
+        }
+        if (count > 0) {
+            (void)ops->ep_set_uplinks(ep, (unsigned)own, paths, count);
+        }
+    }
+}
+
 /* Finds or creates the endpoint, while eps_lock is held. */
-static uct_mrail_direct_ep_t *find_ep(struct ompi_communicator_t *comm,
-                                      int rank, size_t number)
+static uct_mrail_direct_ep_t *find_ep(const mca_coll_mrail_module_t *module,
+                                      uint32_t rank, size_t number)
 {
     const mca_coll_mrail_rank_entry_t *entry;
 
@@ -75,12 +97,13 @@ static uct_mrail_direct_ep_t *find_ep(struct ompi_communicator_t *comm,
         num_eps = size;
     }
     if (eps[number] == NULL) {
-        entry = mca_coll_mrail_modex_entry(comm, rank);
+        entry = mca_coll_mrail_modex_entry(module->comm, (int)rank);
         if (entry == NULL || ops->open(is_threaded) < 0 ||
             ops->ep_create(entry->address, entry->address_length,
                            &eps[number]) < 0) {
             return NULL;
         }
+        tell_uplinks(module->topology, rank, eps[number]);
     }
     return eps[number];
 }
@@ -91,14 +114,14 @@ const uct_mrail_direct_ops_t *mca_coll_mrail_direct_ops(void)
 }
 
 uct_mrail_direct_ep_t *
-mca_coll_mrail_direct_ep(struct ompi_communicator_t *comm, int rank)
+mca_coll_mrail_direct_ep(const mca_coll_mrail_module_t *module, uint32_t rank)
 {
     opal_process_name_t name =
-        ompi_group_get_proc_name(comm->c_local_group, rank);
+        ompi_group_get_proc_name(module->comm->c_local_group, (int)rank);
     uct_mrail_direct_ep_t *ep;
 
     pthread_mutex_lock(&eps_lock);
-    ep = find_ep(comm, rank, name.vpid);
+    ep = find_ep(module, rank, name.vpid);
     pthread_mutex_unlock(&eps_lock);
     return ep;
 }

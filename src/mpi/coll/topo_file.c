@@ -288,6 +288,37 @@ static int check_uplinks(const check_t *check, unsigned i)
                   : 0;
 }
 
+/* Checks that the port rules of a rank's leaf divide the ports among as many
+ * uplinks as the file lists. Without port rules, the uplinks of lanes are
+ * unknown. */
+static int check_rules(const check_t *check, unsigned i)
+{
+    uint32_t group = mrail_topo_group_of(check->topo, check->world[i]);
+    unsigned uplinks = check->entries[i].lanes.uplinks;
+    double paths[MRAIL_PLAN_MAX_UPLINKS];
+
+    if (uplinks == 0 || uplinks == check->topo->num_uplinks) {
+        return 0;
+    }
+    for (uint32_t left = rails_of(check, i); left != 0; left &= left - 1) {
+        unsigned rail = (unsigned)__builtin_ctz(left);
+        unsigned count =
+            mrail_topo_uplink_paths(check->topo, group, group, rail, paths);
+
+        if (count > 0) {
+            return fail(
+                check,
+                check->file->text
+                    .uplink_lines[(size_t)group * check->topo->num_rails +
+                                  rail],
+                "%u uplinks, but the process of rank %u has port rules "
+                "for %u (UCX_MRAIL_UPLINKS)",
+                count, check->world[i], uplinks);
+        }
+    }
+    return 0;
+}
+
 static int compare_nodes(const void *a, const void *b)
 {
     const mca_coll_mrail_rank_entry_t *x =
@@ -391,7 +422,7 @@ static int check_all(check_t *check)
     for (unsigned i = 0;
          i < check->num_ranks && ret == 0 && is_far && check->any_uplink != 0;
          ++i) {
-        ret = check_uplinks(check, i);
+        ret = check_uplinks(check, i) || check_rules(check, i);
     }
     return ret;
 }

@@ -477,3 +477,22 @@ int mca_coll_mrail_topology_has_cross_rail(
     return (topology->file != NULL) ? topology->file->has_cross_rail
                                     : topology->params.cross_rail != 0;
 }
+
+unsigned
+mca_coll_mrail_topology_uplinks(const mca_coll_mrail_topology_t *topology,
+                                uint32_t from, uint32_t to, unsigned rail,
+                                double paths[MRAIL_PLAN_MAX_UPLINKS])
+{
+    const mrail_plan_topo_t *told = topology->told;
+    uint32_t from_group, to_group;
+
+    if (told == NULL) {
+        return 0;
+    }
+    from_group = mrail_topo_group_of(told, topology->world[from]);
+    to_group = mrail_topo_group_of(told, topology->world[to]);
+    return (from_group != to_group)
+               ? mrail_topo_uplink_paths(told, from_group, to_group, rail,
+                                         paths)
+               : 0;
+}

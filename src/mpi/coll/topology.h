@@ -171,6 +171,14 @@ mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
     return mca_coll_mrail_topology_place(topology, topology->self, rail);
 }
 
+/* Writes the capacity of each path through the uplinks from one rank to another on
+ * a rail that both reach. Returns their number; 0: they are unknown, or the ranks
+ * are in one leaf group. */
+unsigned
+mca_coll_mrail_topology_uplinks(const mca_coll_mrail_topology_t *topology,
+                                uint32_t from, uint32_t to, unsigned rail,
+                                double paths[MRAIL_PLAN_MAX_UPLINKS]);
+
 /* Returns 1 if ranks without a common rail reach each other through spines. */
 int mca_coll_mrail_topology_has_cross_rail(
     const mca_coll_mrail_topology_t *topology);

@@ -4,21 +4,56 @@
 #include "base/util.h"
 #include "orchestrator/topo.h"
 
+#include <math.h>
+
+/* How a rail's bytes from one rank to another divide over its uplinks. */
+typedef struct split {
+    unsigned count;                           /* of paths; 0: unknown */
+    double paths[MCA_COLL_MRAIL_MAX_UPLINKS]; /* capacities */
+} split_t;
+
+/* Returns the number of a rank's lanes that take an uplink. */
+static unsigned lanes_on(const uct_mrail_direct_lanes_t *lanes, unsigned place,
+                         uint64_t uplink)
+{
+    uint64_t first = (uint64_t)lanes->nic_index[place] * lanes->num_lanes;
+    unsigned count = 0;
+
+    for (uint32_t lane = 0; lane < lanes->num_lanes; ++lane) {
+        count += (first + lane) % lanes->uplinks == uplink;
+    }
+    return count;
+}
+
+/* Lanes carry equal parts, or parts in proportion to their uplinks. */
+static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
+                        const split_t *split, unsigned uplink)
+{
+    unsigned count = lanes_on(lanes, place, uplink);
+
+    return (split->count == lanes->uplinks) ? (count > 0) * split->paths[uplink]
+                                            : count;
+}
+
 /* Divides bytes over the uplinks of a sender's lanes. `row` has the sums by
  * uplink. */
 static void add_lanes(unsigned long long *row,
                       const uct_mrail_direct_lanes_t *lanes, unsigned place,
-                      uint64_t bytes)
+                      const split_t *split, uint64_t bytes)
 {
-    uint64_t first = (uint64_t)lanes->nic_index[place] * lanes->num_lanes;
+    unsigned count = MRAIL_MIN(lanes->uplinks, MCA_COLL_MRAIL_MAX_UPLINKS);
+    double sum = 0, left = (double)bytes;
 
-    for (uint32_t lane = 0; lane < lanes->num_lanes; ++lane) {
-        uint64_t uplink = (first + lane) % lanes->uplinks;
+    for (unsigned i = 0; i < lanes->uplinks; ++i) {
+        sum += weight_of(lanes, place, split, i);
+    }
+    for (unsigned i = 0; i < count && sum > 0; ++i) {
+        double weight = weight_of(lanes, place, split, i);
+        double part = ceil(left * weight / sum);
 
-        if (uplink < MCA_COLL_MRAIL_MAX_UPLINKS) {
-            row[uplink] +=
-                bytes / lanes->num_lanes + (lane < bytes % lanes->num_lanes);
-        }
+        row[i] += (unsigned long long)part;
+        left -= part;
+        sum -= weight;
     }
 }
 
@@ -49,6 +84,7 @@ static void add_piece(mca_coll_mrail_uplinks_t *uplinks,
     int out = mca_coll_mrail_topology_place(topology, from, piece->rail_out);
     int in = mca_coll_mrail_topology_place(topology, to, piece->rail_in);
     const uct_mrail_direct_lanes_t *lanes;
+    split_t split = {.count = 0};
 
     if (out < 0 || in < 0 || (from != topology->self && to != topology->self)) {
         return;
@@ -57,11 +93,16 @@ static void add_piece(mca_coll_mrail_uplinks_t *uplinks,
     if (lanes == NULL || lanes->uplinks == 0) {
         return;
     }
+    if (piece->rail_out == piece->rail_in) {
+        split.count = mca_coll_mrail_topology_uplinks(
+            topology, from, to, piece->rail_in, split.paths);
+    }
     if (from == topology->self) {
-        add_lanes(uplinks->up[out], lanes, (unsigned)out, piece->bytes);
+        add_lanes(uplinks->up[out], lanes, (unsigned)out, &split, piece->bytes);
     }
     if (to == topology->self) {
-        add_lanes(uplinks->down[in], lanes, (unsigned)out, piece->bytes);
+        add_lanes(uplinks->down[in], lanes, (unsigned)out, &split,
+                  piece->bytes);
     }
 }
 

@@ -1,7 +1,8 @@
 /*
  * The bytes that a plan sends through each uplink of the leaf switches, where
  * the switches have port rules. The plan chooses the rail. Within a rail, lanes
- * carry equal parts, and the source port of a lane selects the uplink. Pure.
+ * carry equal parts, or parts in proportion to their uplinks if the topology file
+ * lists these one by one. The source port of a lane selects the uplink. Pure.
  *
  * A NIC with fewer lanes than uplinks uses only num_lanes of them.
  */
@@ -11,7 +12,7 @@
 #include "mpi/coll/schedule.h"
 
 /* Bytes of further uplinks are not counted. */
-#define MCA_COLL_MRAIL_MAX_UPLINKS 64u
+#define MCA_COLL_MRAIL_MAX_UPLINKS UCT_MRAIL_MAX_UPLINKS
 
 /* Bytes by rail of this process, in the order of uct_mrail_rails(), and by
  * uplink. */

@@ -300,9 +300,10 @@ void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
  * therefore depends on this one. */
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 
-/* Returns the UDP source port of a lane whose QP exists. The port depends on
- * the local NIC; see mrail_ports_own_lane(). */
-uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane);
+/* Sets the UDP source port of a lane whose QP exists, and the uplink that the
+ * peer's port selects. The port depends on the local NIC; see
+ * mrail_ports_own_lane(). */
+void mrail_ctl_choose_port(mrail_lane_t *lane);
 
 /* Returns the lane of a slot and creates it if needed. NULL: no budget or no
  * memory is left. */

@@ -25,7 +25,7 @@ static MRAIL_BOTH int mrail_ctl_accept(mrail_lane_t *lane,
     }
     lane->epoch = wire->epoch;
     lane->remote_rail = wire->src_rail;
-    lane->sport = mrail_ctl_lane_port(lane);
+    mrail_ctl_choose_port(lane);
     mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "requested");
     lane->request = msg->seq;
     if (!lane->peer->based) {

@@ -324,7 +324,7 @@ int mrail_lane_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
     lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
     lane->remote_rail = remote->src_rail;
     lane->am.limit = remote->credits;
-    lane->sched.nominal =
+    lane->nominal = lane->sched.nominal =
         MRAIL_MAX(MRAIL_MIN(lane->rail->attr.rate_bps / 1000000,
                             (uint64_t)remote_rail->rate_mbps),
                   1ull) *

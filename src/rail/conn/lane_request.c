@@ -143,7 +143,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     wire.qpn = lane->qp->qp_num;
     wire.psn = lane->psn;
     wire.max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic;
-    lane->sport = mrail_ctl_lane_port(lane);
+    mrail_ctl_choose_port(lane);
     if (mrail_ctl_connect(lane, &wire) != 0) {
         mrail_ctl_drop_request(lane, "no QP");
         mrail_ctl_peer_failed(peer, -EIO);
@@ -164,20 +164,34 @@ static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
     return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
 }
 
-uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane)
+/* Returns the port from which one end of the lane sends. */
+static uint16_t mrail_ctl_port_of(const mrail_lane_t *lane, uint32_t nic,
+                                  uint32_t other_nic)
 {
     const mrail_peer_t *peer = lane->peer;
     const mrail_config_t *config = &peer->engine->config;
     unsigned uplinks = mrail_config_uplinks(config);
     unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
-    uint32_t nic = lane->rail->attr.nic_index;
     unsigned own =
         mrail_ports_own_lane(uplinks * config->spine_uplinks, lanes, nic,
-                             peer->rails[lane->remote_rail].nic_index,
-                             lane->slot / peer->num_pairs % lanes);
+                             other_nic, lane->slot / peer->num_pairs % lanes);
 
     return mrail_ports_lane_nested(uplinks, config->spine_uplinks, nic, lanes,
                                    own);
+}
+
+void mrail_ctl_choose_port(mrail_lane_t *lane)
+{
+    const mrail_peer_t *peer = lane->peer;
+    const mrail_config_t *config = &peer->engine->config;
+    uint32_t nic = lane->rail->attr.nic_index;
+    uint32_t other_nic = peer->rails[lane->remote_rail].nic_index;
+    unsigned spine;
+
+    lane->sport = mrail_ctl_port_of(lane, nic, other_nic);
+    mrail_ports_segment_of_nested(
+        mrail_config_uplinks(config), config->spine_uplinks,
+        mrail_ctl_port_of(lane, other_nic, nic), &lane->uplink, &spine);
 }
 
 /* Creates the QP of a lane and requests the other end. Returns 0 or -errno. */
@@ -214,7 +228,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     }
     lane->epoch = mrail_ctl_next_epoch(peer);
     lane->remote_rail = peer->pairs[mrail_peer_pair(peer, slot)].remote;
-    lane->sport = mrail_ctl_lane_port(lane);
+    mrail_ctl_choose_port(lane);
     mrail_lane_event(lane, MRAIL_LANE_EV_REQUEST, "wanted");
     return 0;
 }

@@ -69,6 +69,7 @@ void mrail_peer_free(mrail_peer_t *peer)
     --peer->engine->num_peers;
     peer->engine->table_bytes -= peer->table_bytes;
     free(peer->moves);
+    free(peer->uplinks);
     free(peer->boots);
     free(peer->tables);
     free(peer);

@@ -2,6 +2,10 @@
 #include "config.h"
 #include "rail/data/peer_lanes.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* If up[0], the lane of small messages, is leaving, swaps it with another
  * message lane that takes new work. */
 static void mrail_peer_choose_primary(mrail_peer_t *peer)
@@ -40,6 +44,79 @@ static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
                                (double)UINT32_MAX);
 }
 
+/* ---- uplinks ---- */
+
+/* Capacities by local rail, for data from the peer. */
+struct mrail_uplinks {
+    unsigned count;                                   /* of a leaf */
+    double rates[MRAIL_MAX_RAILS][MRAIL_MAX_UPLINKS]; /* all 0: not told */
+};
+
+/* Returns the part of its uplink for a lane, and adds up those of its rail. */
+static double mrail_peer_uplink_part(const mrail_peer_t *peer,
+                                     const mrail_lane_t *lane, double *sum_p,
+                                     unsigned *count_p)
+{
+    const double *rates = peer->uplinks->rates[lane->rail->index];
+    unsigned sharers = 0;
+
+    *sum_p = 0;
+    *count_p = 0;
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        const mrail_lane_t *other = peer->up[i];
+        int is_first = 1;
+
+        if (other->rail != lane->rail) {
+            continue;
+        }
+        for (unsigned k = 0; k < i; ++k) {
+            is_first &= (peer->up[k]->rail != lane->rail) ||
+                        (peer->up[k]->uplink != other->uplink);
+        }
+        *sum_p += is_first ? rates[other->uplink] : 0;
+        sharers += (other->uplink == lane->uplink);
+        ++*count_p;
+    }
+    return rates[lane->uplink] / sharers;
+}
+
+/* Gives each lane the part of its rail's rate that its uplink can carry. */
+static void mrail_peer_share_uplinks(mrail_peer_t *peer)
+{
+    const mrail_config_t *config = &peer->engine->config;
+
+    if ((peer->uplinks == NULL) || (config->uplinks != peer->uplinks->count)) {
+        return;
+    }
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+        unsigned count;
+        double sum, part = mrail_peer_uplink_part(peer, lane, &sum, &count);
+
+        lane->uplink_down = (sum > 0) && (part == 0);
+        lane->sched.nominal = lane->nominal;
+        if (part > 0) {
+            lane->sched.nominal =
+                (uint64_t)((double)lane->nominal * part * count / sum) + 1;
+        }
+    }
+}
+
+int mrail_peer_set_uplinks(mrail_peer_t *peer, unsigned rail,
+                           const double *uplinks, unsigned count)
+{
+    if (peer->uplinks == NULL) {
+        peer->uplinks = calloc(1, sizeof(*peer->uplinks));
+        if (peer->uplinks == NULL) {
+            return -ENOMEM;
+        }
+    }
+    peer->uplinks->count = count;
+    memcpy(peer->uplinks->rates[rail], uplinks, count * sizeof(*uplinks));
+    mrail_peer_refresh(peer);
+    return 0;
+}
+
 void mrail_peer_refresh(mrail_peer_t *peer)
 {
     uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
@@ -62,6 +139,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
         peer->up[peer->num_up] = lane;
         peer->sched[peer->num_up++] = &lane->sched;
     }
+    mrail_peer_share_uplinks(peer);
     mrail_peer_choose_primary(peer);
     peer->am_spread = mrail_peer_am_spread(peer);
 }

@@ -7,6 +7,11 @@
 /* Starts to use lanes that came up since the last call. Data-path lock held. */
 void mrail_peer_refresh(mrail_peer_t *peer) MRAIL_DATA;
 
+/* Stores capacities for mrail_ep_set_uplinks(). Returns 0 or -ENOMEM. Data-path
+ * lock held. */
+int mrail_peer_set_uplinks(mrail_peer_t *peer, unsigned rail,
+                           const double *uplinks, unsigned count) MRAIL_DATA;
+
 /* Returns the number of lanes in use. Data-path lock held. */
 static inline MRAIL_DATA unsigned mrail_peer_num_up(mrail_peer_t *peer)
 {

@@ -132,6 +132,17 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                            rkey, NULL, comp);
 }
 
+int mrail_ep_set_uplinks(mrail_ep_t *ep, unsigned rail, const double *uplinks,
+                         unsigned count)
+{
+    int ret;
+
+    mrail_iface_enter(ep->iface);
+    ret = mrail_peer_set_uplinks(ep->peer, rail, uplinks, count);
+    mrail_iface_leave(ep->iface);
+    return ret;
+}
+
 int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, mrail_quota_t *quota,

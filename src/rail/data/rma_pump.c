@@ -16,6 +16,7 @@
 static int mrail_lane_is_usable(const mrail_lane_t *lane)
 {
     return !mrail_lane_is(lane, MRAIL_LANE_NO_WORK) && !lane->held &&
+           !lane->uplink_down &&
            (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
            (lane->rail->num_chunks < lane->rail->max_chunks) &&
            (lane->sched.inflight < (1ull << 30));

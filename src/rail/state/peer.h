@@ -182,18 +182,19 @@ struct mrail_peer {
     unsigned num_am;
     uint32_t rails_used; /* local rails on which a lane was up, as bits */
     mrail_lane_t **up;   /* [slot_limit]: lanes in use, AM lanes first */
-    mrail_sched_lane_t **sched; /* [slot_limit]: &up[i]->sched */
-    int connect_wanted;         /* the first lane was requested */
-    uint64_t dirty_mask;        /* slots with WRITEs that no READ follows yet */
-    uint64_t reading_mask;      /* slots, in use or not, with visibility READs
+    mrail_sched_lane_t **sched;    /* [slot_limit]: &up[i]->sched */
+    struct mrail_uplinks *uplinks; /* capacities; NULL: not told */
+    int connect_wanted;            /* the first lane was requested */
+    uint64_t dirty_mask;     /* slots with WRITEs that no READ follows yet */
+    uint64_t reading_mask;   /* slots, in use or not, with visibility READs
                                  * in flight */
-    uint64_t broken_mask;       /* slots whose lane is failing over */
-    int recovering;             /* a lane failed and its replay is incomplete;
+    uint64_t broken_mask;    /* slots whose lane is failing over */
+    int recovering;          /* a lane failed and its replay is incomplete;
                               * this acts as a fence */
-    mrail_list_t replay_rma;    /* chunks of failed lanes (mrail_chunk_t), by
+    mrail_list_t replay_rma; /* chunks of failed lanes (mrail_chunk_t), by
                               * operation */
-    mrail_list_t lost_puts;     /* small PUTs of failed lanes (mrail_tx_t) */
-    mrail_list_t arrived;       /* chunks of failed lanes that reached the peer,
+    mrail_list_t lost_puts;  /* small PUTs of failed lanes (mrail_tx_t) */
+    mrail_list_t arrived;    /* chunks of failed lanes that reached the peer,
                               * or must not be replayed; they complete
                               * without the control lock */
     /* Number of lanes with chunks in flight, for rail->flows. */
