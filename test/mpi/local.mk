@@ -27,10 +27,11 @@ check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_gpu_bad \
     mpi_diagnose
 mpi_gpu_bad_SOURCES = test/mpi/mpi_gpu_bad.c test/mpi/mpi_test.h \
-    src/tools/bench_device.c src/tools/bench_device.h
+    src/tools/bench_data.c $(BENCH_DEVICE)
 mpi_gpu_bad_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_gpu_bad_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_gpu_bad_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS)
+mpi_gpu_bad_LDADD = libmrail-cuda.la libmrail-kernels.la libmrail-base.la \
+    $(MPI_LIBS)
 mpi_diagnose_SOURCES = test/mpi/mpi_diagnose.c test/mpi/mpi_test.h
 mpi_diagnose_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_diagnose_CFLAGS = $(MPI_TEST_CFLAGS)

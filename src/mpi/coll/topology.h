@@ -67,8 +67,8 @@ typedef struct mca_coll_mrail_topology {
     unsigned max_local; /* number of ranks on the largest node */
     uint32_t self;
     int is_soft;
-    /* 1: plans cannot help. Some rank has a GPU, so agreement rounds find out
-     * whether buffers are in device memory. */
+    /* 1: plans cannot help, or the info of the communicator refuses them.
+     * Agreement rounds find out whether buffers are in device memory. */
     int is_for_devices;
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
     /* by rail of this rank's entry: the limit that the file states for it, or an
