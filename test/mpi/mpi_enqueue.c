@@ -139,17 +139,26 @@ static void test_order(void)
     }
 }
 
+/* Holds the stream until the value is set. */
+static void gate(void *arg)
+{
+    while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE)) {
+        usleep(1000);
+    }
+}
+
 /* MPI_Alltoallv() does not wait for the stream, which the kernels notice. */
 static void test_unordered(void)
 {
     lane_t lane;
-    int found;
+    int found, is_open = 0;
 
     lane_init(&lane, 1000);
-    CU(cuLaunchHostFunc(lane.stream, delay, NULL));
+    CU(cuLaunchHostFunc(lane.stream, gate, &is_open));
     fill(&lane, 1);
     MPI_Alltoallv(lane.send, lane.counts, lane.offsets, MPI_BYTE, lane.recv,
                   lane.counts, lane.offsets, MPI_BYTE, MPI_COMM_WORLD);
+    __atomic_store_n(&is_open, 1, __ATOMIC_RELEASE);
     verify(&lane, 1);
     CU(cuStreamSynchronize(lane.stream));
     found = mrail_bench_kernels_wrong() > 0;
