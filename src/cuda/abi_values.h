@@ -91,6 +91,7 @@
     X(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 110)        \
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115)                         \
     X(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 116)                      \
+    X(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, 98)                         \
     X(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 117)           \
     X(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 118)                \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)                  \
@@ -143,6 +144,7 @@
     X(CU_STREAM_WAIT_VALUE_GEQ, 0)                                             \
     X(CU_STREAM_WAIT_VALUE_EQ, 1)                                              \
     X(CU_STREAM_WAIT_VALUE_AND, 2)                                             \
+    X(CU_STREAM_WAIT_VALUE_FLUSH, 1 << 30)                                     \
     X(CU_STREAM_WAIT_VALUE_NOR, 3)                                             \
     X(CU_STREAM_MEM_OP_WAIT_VALUE_32, 1)                                       \
     X(CU_STREAM_MEM_OP_WRITE_VALUE_32, 2)                                      \

@@ -29,6 +29,28 @@ libmrail_coll_la_CFLAGS = $(PLAN_CFLAGS)
 libmrail_coll_la_LIBADD = libmrail-topology.la libmrail-planner.la \
     libmrail-relay.la libmrail-base.la
 
+# A library for programs: communication in CUDA streams. Any MPI will do.
+if HAVE_MPICC
+lib_LTLIBRARIES += libmrail-stream.la
+libmrail_stream_la_SOURCES = \
+    src/mpi/stream/stream.c src/mpi/stream/stream.h \
+    src/mpi/stream/stream_comm.c \
+    src/mpi/stream/stream_error.c \
+    src/mpi/stream/stream_internal.h \
+    src/mpi/stream/stream_op.c \
+    src/mpi/stream/stream_thread.c \
+    src/mpi/coll/copy.c src/mpi/coll/copy.h
+libmrail_stream_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+libmrail_stream_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 \
+    -export-symbols-regex \
+    '^mrail_(stream_comm_create|stream_error|alltoallv_enqueue|send_enqueue|recv_enqueue)$$'
+libmrail_stream_la_LIBADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS) \
+    -lpthread
+pkginclude_HEADERS += src/mpi/stream/stream.h
+dist_man_MANS += src/mpi/stream/mrail-stream.3
+pkgconfig_DATA += src/mpi/stream/mrail-stream.pc
+endif
+
 if HAVE_OMPI
 ompicomponentdir = $(pkglibdir)/openmpi
 ompicomponent_LTLIBRARIES = mca_hook_mrail.la

@@ -8,6 +8,7 @@
 
 #include "base/launch.h"
 #include "base/number.h"
+#include "tools/moe.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 
@@ -32,6 +33,7 @@ typedef struct area {
 
 static const area_t areas[] = {
     {"alltoallv", mrail_bench_alltoallv, "64k,1m,4m,16m", 0},
+    {"moe", mrail_bench_moe, "2k,8k", 0},
     {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m", 1},
 };
 
@@ -52,29 +54,31 @@ typedef struct bench {
     unsigned np;           /* 0: not given */
     /* 1: --soft was given, so -np has a default */
     int soft;
-    const char *sizes, *hotspots; /* NULL: not given */
-    unsigned dst;                 /* bench_dst_t */
-    unsigned memory;              /* mrail_bench_memory_t */
+    const char *sizes, *tokens, *hotspots, *skews; /* NULL: not given */
+    unsigned dst;                                  /* bench_dst_t */
+    unsigned memory;                               /* mrail_bench_memory_t */
 } bench_t;
 
 static void parse_sizes(bench_t *bench)
 {
     mrail_bench_options_t *options = &bench->options;
-    const char *list =
-        (bench->sizes != NULL) ? bench->sizes : bench->area->sizes;
+    int is_moe = bench->area->func == mrail_bench_moe;
+    const char *given = is_moe ? bench->tokens : bench->sizes;
+    const char *name = is_moe ? "tokens" : "sizes";
+    const char *list = (given != NULL) ? given : bench->area->sizes;
     int ret = mrail_number_sizes(list, MAX_SIZE - 1, options->sizes,
                                  MRAIL_BENCH_MAX_SIZES, &options->num_sizes);
 
     if (ret == -ENOSPC) {
-        mrail_tool_usage(COMMAND, "--sizes %s: at most %u sizes", list,
-                         MRAIL_BENCH_MAX_SIZES);
+        mrail_tool_usage(COMMAND, "--%s %s: at most %u %s", name, list,
+                         MRAIL_BENCH_MAX_SIZES, name);
     }
     if (ret != 0) {
         mrail_tool_usage(COMMAND,
-                         "--sizes %s: expected sizes below 2g (digits, then k, "
+                         "--%s %s: expected %s below 2g (digits, then k, "
                          "m or g) or ranges FIRST:LAST:FACTOR, with commas "
                          "between them",
-                         list);
+                         name, list, name);
     }
 }
 
@@ -113,21 +117,53 @@ static void parse_hotspot(bench_t *bench, const char *text)
     }
 }
 
-/* Parses --hotspot. Must run after all options are parsed, because --dst may
- * follow --hotspot and applies to it. */
-static void parse_hotspots(bench_t *bench)
+static void parse_skew(bench_t *bench, const char *text)
+{
+    mrail_bench_options_t *options = &bench->options;
+    uint32_t skew_ppm;
+
+    if (mrail_number_ppm(text, &skew_ppm) < 0 || skew_ppm == 1000000) {
+        mrail_tool_usage(COMMAND,
+                         "--skew %s: expected a fraction from 0 to below 1 "
+                         "with at most six decimals",
+                         text);
+    }
+    if (options->num_moe_skews == MRAIL_BENCH_MAX_SKEWS) {
+        mrail_tool_usage(COMMAND, "--skew: at most %u", MRAIL_BENCH_MAX_SKEWS);
+    }
+    options->moe_skews[options->num_moe_skews++] = skew_ppm;
+}
+
+/* Calls `parse` for each word of a list with commas. */
+static void parse_list(bench_t *bench, const char *list,
+                       void (*parse)(bench_t *bench, const char *word))
 {
     char word[32];
 
-    for (const char *p = bench->hotspots;; ++p) {
+    for (const char *p = list;; ++p) {
         size_t length = strcspn(p, ",");
 
         snprintf(word, sizeof(word), "%.*s", (int)length, p);
-        parse_hotspot(bench, word);
+        parse(bench, word);
         p += length;
         if (*p == '\0') {
             return;
         }
+    }
+}
+
+static void parse_capacity(void *target, const char *value)
+{
+    bench_t *bench = target;
+    char *end;
+
+    bench->options.capacity = strtod(value, &end);
+    if (end == value || *end != '\0' || value[0] < '0' || value[0] > '9' ||
+        bench->options.capacity > 1e6) {
+        mrail_tool_usage(COMMAND,
+                         "--capacity %s: expected a number from 0 to 1000000, "
+                         "such as 1.25",
+                         value);
     }
 }
 
@@ -146,9 +182,9 @@ static unsigned take_for_run(void *target, char **argv)
     }
     if (argv[0][0] != '-' && bench->last_run != argv[-1]) {
         if (bench->area == NULL) {
-            mrail_tool_usage(COMMAND,
-                             "unknown area '%s': expected alltoallv or p2p",
-                             argv[0]);
+            mrail_tool_usage(
+                COMMAND, "unknown area '%s': expected alltoallv, moe or p2p",
+                argv[0]);
         }
         return 0;
     }
@@ -195,15 +231,45 @@ static const mrail_option_t bench_options[] = {
     {"--bidirectional", NULL,
      "the stream runs in both directions at once; its rate is the sum",
      MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
-    {.type = MRAIL_OPTION_HEADING, .help = "Both:"},
+    {.type = MRAIL_OPTION_HEADING,
+     .help =
+         "moe: a Mixture-of-Experts layer: dispatch of tokens to experts on "
+         "other\n  ranks, the experts, and combine."},
+    {"--tokens", "LIST", "tokens of all ranks together, as --sizes (2k,8k)",
+     MRAIL_OPTION_TEXT, FIELD(tokens), 0, 0, NULL},
+    {"--hidden", "N", "elements of 2 bytes in a token (4096)",
+     MRAIL_OPTION_UNSIGNED, OPTION(hidden), 1, MAX_COUNT, NULL},
+    {"--experts", "N",
+     "experts, a multiple of the number of ranks (one for each rank)",
+     MRAIL_OPTION_UNSIGNED, OPTION(experts), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
+    {"--top-k", "N", "experts that process a token (2)", MRAIL_OPTION_UNSIGNED,
+     OPTION(top_k), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
+    {"--skew", "F,...",
+     "probability, 0 to below 1, that a token goes to expert 0 besides the even "
+     "draw; several are measured one after the other (0,0.5,0.9)",
+     MRAIL_OPTION_TEXT, FIELD(skews), 0, 0, NULL},
+    {"--capacity", "F",
+     "an expert drops tokens above F times its even share; 0: none (0)",
+     MRAIL_OPTION_CALL, 0, 0, 0, parse_capacity},
+    {"--token-ns", "N",
+     "nanoseconds that a rank computes for each token (1000)",
+     MRAIL_OPTION_UNSIGNED, OPTION(token_ns), 0, 1000000000, NULL},
+    {"--seed", "N", "selects the experts of the tokens (1)",
+     MRAIL_OPTION_UINT64, OPTION(seed), 0, UINT64_MAX, NULL},
+    /* in the order of mrail_bench_plan_t */
+    {"--plan", "both|yes|no",
+     "whether exchanges may be planned; both: each step is measured with and "
+     "without, one directly after the other (both)",
+     MRAIL_OPTION_CHOICE, OPTION(plan), 0, 0, NULL},
+    {.type = MRAIL_OPTION_HEADING, .help = "All:"},
     {"--sizes", "LIST",
-     "bytes, comma-separated, with k, m or g (KiB, MiB, GiB); FIRST:LAST:FACTOR "
+     "alltoallv, p2p: bytes, comma-separated, with k, m or g (KiB, MiB, GiB); FIRST:LAST:FACTOR "
      "is a range: 1:64m:2",
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
     /* in the order of mrail_bench_memory_t */
     {"--memory", "host|device|managed",
      "memory of the buffers (host); device and managed use the GPU with the "
-     "rank's number on its node, and check the data after a copy to the host",
+     "rank's number on its node",
      MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
     {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
      OPTION(iterations), 1, MAX_COUNT, NULL},
@@ -226,7 +292,7 @@ static const mrail_option_t bench_options[] = {
     {.names = NULL}};
 
 static const char *const synopsis[] = {
-    "alltoallv|p2p [-np N] [RUN OPTION...] [OPTION...]", NULL};
+    "alltoallv|moe|p2p [-np N] [RUN OPTION...] [OPTION...]", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,
@@ -240,16 +306,37 @@ static const mrail_command_t command = {
     .other = take_for_run,
     .took = keep_for_ranks};
 
+/* The ranks check this again, because their number may be unknown here. */
+static void check_experts(const bench_t *bench)
+{
+    unsigned np = (bench->np > 0) ? bench->np : 1;
+    unsigned experts = bench->options.experts;
+    const char *why;
+
+    if (experts == 0 && bench->np == 0) {
+        return;
+    }
+    experts = (experts > 0) ? experts : np;
+    why = mrail_bench_moe_refusal(experts, bench->options.top_k, np);
+    if (why != NULL) {
+        mrail_tool_usage(COMMAND, "%u experts on %u ranks: %s", experts, np,
+                         why);
+    }
+}
+
 static void parse_args(bench_t *bench, char **argv)
 {
     mrail_options_parse(&command, argv, bench);
     if (bench->area == NULL) {
-        mrail_tool_usage(COMMAND, "no area: give alltoallv or p2p");
+        mrail_tool_usage(COMMAND, "no area: give alltoallv, moe or p2p");
     }
     if (bench->area->pairs && bench->np % 2 != 0) {
         mrail_tool_usage(COMMAND,
                          "-np %u: p2p needs pairs, an even number of ranks",
                          bench->np);
+    }
+    if (bench->area->func == mrail_bench_moe) {
+        check_experts(bench);
     }
     if (bench->dst != DST_NONE && bench->hotspots == NULL) {
         mrail_tool_usage(COMMAND, "--dst requires --hotspot F");
@@ -258,7 +345,9 @@ static void parse_args(bench_t *bench, char **argv)
     bench->options.memory = (mrail_bench_memory_t)bench->memory;
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
-    parse_hotspots(bench);
+    parse_list(bench, bench->hotspots, parse_hotspot);
+    parse_list(bench, (bench->skews != NULL) ? bench->skews : "0,0.5,0.9",
+               parse_skew);
 }
 
 /* Executes `mrail run RUN OPTIONS -- mrail-bench AREA OPTIONS`. */
@@ -295,7 +384,13 @@ static _Noreturn void start_ranks(const bench_t *bench)
 
 int main(int argc, char **argv)
 {
-    bench_t bench = {.options = {.iterations = 10, .warmup = 2, .window = 64},
+    bench_t bench = {.options = {.iterations = 10,
+                                 .warmup = 2,
+                                 .window = 64,
+                                 .hidden = 4096,
+                                 .top_k = 2,
+                                 .token_ns = 1000,
+                                 .seed = 1},
                      .dst = DST_NONE};
     int wrong;
 

@@ -5,7 +5,8 @@
 #ifndef MRAIL_TOOLS_BENCH_H
 #define MRAIL_TOOLS_BENCH_H
 
-#include "tools/bench_device.h"
+#include "base/json.h"
+#include "tools/bench_buffer.h"
 #include "tools/demand.h"
 
 #include <stddef.h>
@@ -13,6 +14,13 @@
 
 #define MRAIL_BENCH_MAX_SIZES 256
 #define MRAIL_BENCH_MAX_SKEWS 32
+
+/* Order as in the value list of --plan. */
+typedef enum mrail_bench_plan {
+    MRAIL_BENCH_PLAN_BOTH,
+    MRAIL_BENCH_PLAN_YES,
+    MRAIL_BENCH_PLAN_NO,
+} mrail_bench_plan_t;
 
 typedef struct mrail_bench_skew {
     uint32_t hotspot_ppm; /* MRAIL_DEMAND_UNIFORM: no hotspot */
@@ -32,6 +40,16 @@ typedef struct mrail_bench_options {
     unsigned window;             /* p2p: messages in flight */
     int bidirectional;           /* p2p: 1 streams in both directions */
     mrail_bench_memory_t memory; /* where the buffers are */
+    /* moe: `sizes` are tokens */
+    uint32_t moe_skews[MRAIL_BENCH_MAX_SKEWS]; /* millionths */
+    unsigned num_moe_skews;
+    unsigned hidden;   /* elements of 2 bytes in a token */
+    unsigned experts;  /* 0: one for each rank */
+    unsigned top_k;    /* experts of a token */
+    double capacity;   /* see tools/moe.h */
+    unsigned token_ns; /* time of an expert for a token */
+    uint64_t seed;
+    unsigned plan; /* mrail_bench_plan_t */
     int json;
     int explain; /* 1: coll/mrail prints its forecasts */
     int corrupt; /* 1: flips a byte after the exchange, to test the check */
@@ -55,6 +73,14 @@ mrail_bench_memory(const mrail_bench_options_t *options)
 
     return names[options->memory];
 }
+
+/* Formats a fraction for a table column, or "-" if it is negative (unknown). */
+const char *mrail_bench_share_text(double share, char text[16]);
+/* Writes the fraction, or null if it is negative. */
+void mrail_bench_share_json(mrail_json_t *json, const char *key, double share);
+
+/* On rank 0, prints to stderr every 10 s which iteration begins. */
+void mrail_bench_progress(int rank, unsigned done, unsigned total);
 
 /* Prints ", median of ..." for the header of a table. */
 void mrail_bench_print_iterations(const mrail_bench_options_t *options);
@@ -80,7 +106,7 @@ double mrail_bench_median(double *values, unsigned count);
  * count >= 1. */
 double mrail_bench_percentile(double *values, unsigned count, unsigned percent);
 
-/* Fills a message with bytes that depend on seed and offset.
+/* Fills a message with the pattern of the kernels (kernels/args.h).
  * mrail_bench_check() returns the offset of the first wrong byte, or `length`
  * if there is none. */
 void mrail_bench_fill(void *buffer, size_t length, uint64_t seed);
@@ -105,5 +131,10 @@ void mrail_bench_transport(char *name, size_t size);
  * 0, or 1 if any data was wrong. */
 int mrail_bench_alltoallv(const mrail_bench_options_t *options);
 int mrail_bench_p2p(const mrail_bench_options_t *options);
+int mrail_bench_moe(const mrail_bench_options_t *options);
+
+/* Returns why these experts cannot be spread over the ranks, or NULL. */
+const char *mrail_bench_moe_refusal(unsigned experts, unsigned top_k,
+                                    unsigned ranks);
 
 #endif

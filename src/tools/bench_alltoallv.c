@@ -72,8 +72,9 @@ static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
 static void fill_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int to = 0; to < ex->ranks; ++to) {
-        mrail_bench_fill(
-            ex->send.host + ex->send_offsets[to], (size_t)ex->send_counts[to],
+        mrail_bench_buffer_fill(
+            &ex->send, (size_t)ex->send_offsets[to],
+            (size_t)ex->send_counts[to],
             mrail_bench_seed((unsigned)ex->rank, (unsigned)to, iteration));
     }
 }
@@ -83,8 +84,8 @@ static int check_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int from = 0; from < ex->ranks; ++from) {
         size_t length = (size_t)ex->recv_counts[from];
-        size_t mismatch = mrail_bench_check(
-            ex->recv.host + ex->recv_offsets[from], length,
+        size_t mismatch = mrail_bench_buffer_check(
+            &ex->recv, (size_t)ex->recv_offsets[from], length,
             mrail_bench_seed((unsigned)from, (unsigned)ex->rank, iteration));
 
         if (mismatch != length) {
@@ -105,7 +106,6 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
     double time_s, slowest_s, cpu_s;
 
     fill_all(ex, iteration);
-    mrail_bench_buffer_upload(&ex->send);
     MPI_Barrier(MPI_COMM_WORLD);
     cpu_s = mrail_bench_cpu_now();
     time_s = MPI_Wtime();
@@ -114,9 +114,8 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
                   MPI_COMM_WORLD);
     time_s = MPI_Wtime() - time_s;
     cpu_s = mrail_bench_cpu_now() - cpu_s;
-    mrail_bench_buffer_download(&ex->recv);
-    if (options->corrupt && ex->rank == 0 && ex->recv_bytes > 0) {
-        ex->recv.host[ex->recv_bytes / 2] ^= 1;
+    if (options->corrupt && ex->rank == 0) {
+        mrail_bench_buffer_corrupt(&ex->recv);
     }
     result->data_ok &= check_all(ex, iteration);
     MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -181,25 +180,6 @@ rails_since(const mrail_bench_coll_t *coll,
     MPI_Reduce(&own, &all, sizeof(own) / sizeof(uint64_t), MPI_UINT64_T,
                MPI_SUM, 0, MPI_COMM_WORLD);
     return all;
-}
-
-/* Formats a fraction for a table column, or "-" if it is unknown. */
-static const char *share_text(double share, char text[16])
-{
-    if (share < 0) {
-        return "-";
-    }
-    snprintf(text, 16, "%.1f %%", share * 100);
-    return text;
-}
-
-static void json_share(mrail_json_t *json, const char *key, double share)
-{
-    if (share < 0) {
-        mrail_json_null(json, key);
-    } else {
-        mrail_json_fixed(json, key, share, 4);
-    }
 }
 
 static void json_rails(mrail_json_t *json,
@@ -294,9 +274,10 @@ static void print_json(const mrail_bench_options_t *options,
     mrail_json_real(&json, "worst_s", figures->worst_s, 9);
     mrail_json_real(&json, "bytes_per_s", figures->bytes_per_s, 6);
     mrail_json_real(&json, "bus_bytes_per_s", figures->bus_bytes_per_s, 6);
-    json_share(&json, "planned", coll_fractions->planned);
-    json_share(&json, "relayed", coll_fractions->relayed);
-    json_share(&json, "planning_overhead", coll_fractions->overhead);
+    mrail_bench_share_json(&json, "planned", coll_fractions->planned);
+    mrail_bench_share_json(&json, "relayed", coll_fractions->relayed);
+    mrail_bench_share_json(&json, "planning_overhead",
+                           coll_fractions->overhead);
     mrail_json_fixed(&json, "cpu_load", mrail_bench_load(result), 3);
     json_rails(&json, rails);
     mrail_json_bool(&json, "data_ok", result->data_ok);
@@ -314,9 +295,9 @@ static void print_row(uint64_t size, const mrail_bench_result_t *result,
            (unsigned long long)size, figures->median_s * 1e6,
            figures->p99_s * 1e6, figures->bytes_per_s / 1e6,
            figures->bus_bytes_per_s / 1e6,
-           share_text(coll_fractions->planned, planned),
-           share_text(coll_fractions->relayed, relayed),
-           share_text(coll_fractions->overhead, overhead),
+           mrail_bench_share_text(coll_fractions->planned, planned),
+           mrail_bench_share_text(coll_fractions->relayed, relayed),
+           mrail_bench_share_text(coll_fractions->overhead, overhead),
            mrail_bench_load(result) * 100, result->data_ok ? "ok" : "WRONG");
 }
 

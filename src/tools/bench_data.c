@@ -2,6 +2,7 @@
 #include "tools/bench.h"
 
 #include "base/util.h"
+#include "kernels/args.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,13 +50,6 @@ void mrail_bench_print_iterations(const mrail_bench_options_t *options)
     }
 }
 
-/* Returns word i of a message. The factor is odd, so all words of a message
- * differ, and words at the same offset differ between seeds. */
-static inline uint64_t pattern_word(uint64_t seed, uint64_t i)
-{
-    return (seed + i) * 0x9e3779b97f4a7c15ull;
-}
-
 void mrail_bench_fill(void *buffer, size_t length, uint64_t seed)
 {
     char *bytes = buffer;
@@ -63,10 +57,10 @@ void mrail_bench_fill(void *buffer, size_t length, uint64_t seed)
     uint64_t word;
 
     for (size_t i = 0; i < words; ++i) {
-        word = pattern_word(seed, i);
+        word = mrail_kernel_word(seed, i);
         memcpy(bytes + i * sizeof(word), &word, sizeof(word));
     }
-    word = pattern_word(seed, words);
+    word = mrail_kernel_word(seed, words);
     memcpy(bytes + words * sizeof(word), &word, length % sizeof(word));
 }
 
@@ -91,13 +85,13 @@ size_t mrail_bench_check(const void *buffer, size_t length, uint64_t seed)
     uint64_t word;
 
     for (size_t i = 0; i < words; ++i) {
-        word = pattern_word(seed, i);
+        word = mrail_kernel_word(seed, i);
         if (memcmp(bytes + i * sizeof(word), &word, sizeof(word)) != 0) {
             return i * sizeof(word) +
                    first_difference(bytes + i * sizeof(word), &word);
         }
     }
-    word = pattern_word(seed, words);
+    word = mrail_kernel_word(seed, words);
     if (memcmp(bytes + words * sizeof(word), &word, tail) != 0) {
         return words * sizeof(word) +
                first_difference(bytes + words * sizeof(word), &word);
@@ -164,5 +158,42 @@ void mrail_bench_transport(char *name, size_t size)
         snprintf(name, size, "mrail");
     } else {
         snprintf(name, size, "ucx:%s", (tls != NULL) ? tls : "all");
+    }
+}
+
+const char *mrail_bench_share_text(double share, char text[16])
+{
+    if (share < 0) {
+        return "-";
+    }
+    snprintf(text, 16, "%.1f %%", share * 100);
+    return text;
+}
+
+void mrail_bench_share_json(mrail_json_t *json, const char *key, double share)
+{
+    if (share < 0) {
+        mrail_json_null(json, key);
+    } else {
+        mrail_json_fixed(json, key, share, 4);
+    }
+}
+
+#define PROGRESS_S 10
+
+void mrail_bench_progress(int rank, unsigned done, unsigned total)
+{
+    static time_t last;
+    struct timespec now;
+
+    if (rank != 0) {
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (done == 0) {
+        last = now.tv_sec;
+    } else if (now.tv_sec - last >= PROGRESS_S) {
+        last = now.tv_sec;
+        fprintf(stderr, "mrail bench: iteration %u of %u\n", done + 1, total);
     }
 }

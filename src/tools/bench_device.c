@@ -68,39 +68,3 @@ void mrail_bench_device_copy(void *to, const void *from, size_t size)
         check(cuda->cuStreamSynchronize(NULL), "cuStreamSynchronize");
     }
 }
-
-void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
-                             mrail_bench_memory_t memory)
-{
-    buffer->host = malloc(MRAIL_MAX(size, 1));
-    if (buffer->host == NULL) {
-        fprintf(stderr, "mrail bench: out of memory (%zu bytes)\n", size);
-        exit(1);
-    }
-    buffer->mpi = (memory == MRAIL_BENCH_HOST)
-                      ? buffer->host
-                      : mrail_bench_device_allocate(size, memory);
-    buffer->size = size;
-}
-
-void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer)
-{
-    if (buffer->mpi != buffer->host) {
-        mrail_bench_device_free(buffer->mpi);
-    }
-    free(buffer->host);
-}
-
-void mrail_bench_buffer_upload(const mrail_bench_buffer_t *buffer)
-{
-    if (buffer->mpi != buffer->host) {
-        mrail_bench_device_copy(buffer->mpi, buffer->host, buffer->size);
-    }
-}
-
-void mrail_bench_buffer_download(const mrail_bench_buffer_t *buffer)
-{
-    if (buffer->mpi != buffer->host) {
-        mrail_bench_device_copy(buffer->host, buffer->mpi, buffer->size);
-    }
-}

@@ -25,19 +25,4 @@ void mrail_bench_device_free(void *memory);
 /* Copies between host and device memory, or within either, and waits. */
 void mrail_bench_device_copy(void *to, const void *from, size_t size);
 
-/* A buffer for MPI in host or device memory. The program fills and checks the
- * copy in host memory, outside timed parts. */
-typedef struct mrail_bench_buffer {
-    char *host;
-    char *mpi; /* the argument of MPI calls; `host` itself in host memory */
-    size_t size;
-} mrail_bench_buffer_t;
-
-void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
-                             mrail_bench_memory_t memory);
-void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer);
-/* Copy the buffer to the device, and back. */
-void mrail_bench_buffer_upload(const mrail_bench_buffer_t *buffer);
-void mrail_bench_buffer_download(const mrail_bench_buffer_t *buffer);
-
 #endif

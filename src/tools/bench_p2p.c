@@ -43,8 +43,8 @@ static uint64_t message_seed(const pair_t *pair, int from, int to,
 static void fill_window(const pair_t *pair, unsigned iteration)
 {
     for (unsigned i = 0; i < pair->window; ++i) {
-        mrail_bench_fill(
-            pair->send.host + i * pair->size, pair->size,
+        mrail_bench_buffer_fill(
+            &pair->send, i * pair->size, pair->size,
             message_seed(pair, pair->rank, pair->peer, iteration, i));
     }
 }
@@ -52,8 +52,8 @@ static void fill_window(const pair_t *pair, unsigned iteration)
 static int check_window(const pair_t *pair, unsigned iteration)
 {
     for (unsigned i = 0; i < pair->window; ++i) {
-        size_t mismatch = mrail_bench_check(
-            pair->recv.host + i * pair->size, pair->size,
+        size_t mismatch = mrail_bench_buffer_check(
+            &pair->recv, i * pair->size, pair->size,
             message_seed(pair, pair->peer, pair->rank, iteration, i));
 
         if (mismatch != pair->size) {
@@ -160,14 +160,12 @@ static void one_iteration(const pair_t *pair,
     double time_s, slowest_s, cpu_s;
 
     fill_window(pair, iteration);
-    mrail_bench_buffer_upload(&pair->send);
     MPI_Barrier(MPI_COMM_WORLD);
     cpu_s = mrail_bench_cpu_now();
     time_s = kernel->func(pair);
     cpu_s = mrail_bench_cpu_now() - cpu_s;
-    mrail_bench_buffer_download(&pair->recv);
     if (options->corrupt && !pair->lower && pair->size > 0) {
-        pair->recv.host[pair->size / 2] ^= 1;
+        mrail_bench_buffer_corrupt(&pair->recv);
     }
     if (kernel->both || !pair->lower) {
         result->data_ok &= check_window(pair, iteration);

@@ -33,16 +33,23 @@ rank_rail_SOURCES = src/tools/rank_rail.c
 rank_rail_LDADD = libmrail-tool.la libmrail-cuda.la
 dist_man_MANS += src/tools/man/mrail-run.1
 
+BENCH_DEVICE = src/tools/bench_buffer.c src/tools/bench_buffer.h \
+    src/tools/bench_device.c src/tools/bench_device.h \
+    src/tools/bench_kernels.c src/tools/bench_kernels.h
+
 if HAVE_MPICC
 pkglibexec_PROGRAMS += mrail-bench
 mrail_bench_SOURCES = src/tools/bench.c src/tools/bench.h \
     src/tools/bench_data.c src/tools/bench_alltoallv.c \
     src/tools/bench_p2p.c src/tools/bench_coll.c src/tools/bench_coll.h \
-    src/tools/bench_device.c src/tools/bench_device.h \
+    src/tools/bench_moe.c src/tools/bench_moe.h \
+    src/tools/bench_moe_show.c src/tools/moe.c src/tools/moe.h \
+    $(BENCH_DEVICE) \
     src/tools/bench_uplinks.c src/tools/bench_uplinks.h
 mrail_bench_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_bench_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
-mrail_bench_LDADD = libmrail-tool.la libmrail-cuda.la $(MPI_LIBS)
+mrail_bench_LDADD = libmrail-tool.la libmrail-cuda.la libmrail-kernels.la \
+    $(MPI_LIBS) -lm
 dist_man_MANS += src/tools/man/mrail-bench.1
 endif
 # src/tools

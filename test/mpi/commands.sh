@@ -138,6 +138,16 @@ expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of sh
 
 expect_run 'bench p2p with an odd number of ranks' 2 'p2p needs pairs' \
     "$mrail" bench p2p -np 3
+expect_run 'bench moe with a skew of 1' 2 \
+    '--skew 1: expected a fraction from 0 to below 1' \
+    "$mrail" bench moe --skew 0.5,1
+expect_run 'bench moe with experts that do not divide' 2 \
+    '6 experts on 4 ranks: the number of experts must be a multiple' \
+    "$mrail" bench moe -np 4 --experts 6
+expect_run 'bench moe with more choices than experts' 2 'top-k exceeds' \
+    "$mrail" bench moe -np 4 --top-k 5
+expect_run 'bench moe with a malformed capacity' 2 '--capacity -1: expected' \
+    "$mrail" bench moe --capacity -1
 expect_run 'bench with an unexpected argument' 2 "unknown argument 'fast'" \
     "$mrail" bench p2p --sizes 8 -np 2 fast
 expect_run 'bench passes options to mpirun' 0 \
@@ -178,6 +188,17 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
             done | sed -n "s/.*what\": \"\([a-z0-9]*\).*size\": \([0-9]*\).*iterations\": \([0-9]*\).*/\1 \2 \3/p" |
             paste -sd " "' sh $plain
     expect_run 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
+    expect_run 'bench moe --json' 0 \
+        '"tokens": 64, "hidden": 8, "experts": 8, "top_k": 3, "skew": 0.9, "capacity": 1.1, .*"plan": true, "iterations": 3, "dispatch_s": [0-9.e-]+, .*"block_speedup": [0-9.]+, .*"planned": null, .*"dropped": 0.[1-9][0-9]*, .*"data_ok": true}$' \
+        $plain moe --tokens 64 --hidden 8 --experts 8 --top-k 3 --skew 0.9 \
+        --capacity 1.1 --token-ns 0 --iterations 3 --json
+    expect_run 'bench moe without a plan' 0 \
+        '^ +64 +no( +[0-9.]+){6} +- +- +- +- +- +ok$' \
+        $plain moe --tokens 64 --hidden 8 --skew 0.5 --plan no --iterations 3
+    expect_run 'bench moe with experts that do not divide, as ranks' 1 \
+        '6 experts on 4 ranks' $plain moe --experts 6
+    expect_run 'bench moe detects a wrong byte' 1 '"data_ok": false' \
+        $plain moe --tokens 64 --hidden 8 --json --self-test-corrupt
     expect_run 'bench p2p in a job of three ranks' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
     expect_run 'bench as a rank refuses options of mpirun' 2 \

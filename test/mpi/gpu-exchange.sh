@@ -87,8 +87,8 @@ bench()
     regex=$3
     shift 3
     status=0
-    "$mrail" bench --memory device "$@" --soft 2x2 --session "$session" \
-        --gpus 2 --iterations 2 >"$tmp/out" 2>&1 || status=$?
+    "$mrail" bench --memory device --iterations 2 "$@" --soft $topology \
+        --session "$session" --gpus 4 >"$tmp/out" 2>&1 || status=$?
     if [ $status = "$wanted" ] && grep -q "$regex" "$tmp/out"; then
         ok "mrail bench: $name"
     else
@@ -96,12 +96,26 @@ bench()
     fi
 }
 
+topology=2x2
 bench 'device memory' 0 '"memory": *"device".*"data_ok": *true' alltoallv -np 4 \
     --sizes 100,2m --hotspot 0.5 --json
 bench 'messages in chunks' 0 '"memory": *"managed".*"data_ok": *true' \
     alltoallv -np 4 --sizes 8m --hotspot 0.5 --json --memory managed
 bench 'wrong data is found' 1 'wrong data from rank' alltoallv -np 4 \
     --sizes 100 --self-test-corrupt
+topology=2x4
+moe="moe -np 8 --bind-rails --rate 200M --tokens 1k --skew 0.9 --iterations 2 --warmup 1
+    --token-ns 0 --json"
+# shellcheck disable=SC2086 # word splitting is intended
+{
+    bench 'an MoE layer in device memory' 0 \
+        '"memory": "device", "plan": true.*"planned": \(1\|0.[3-9]\).*"data_ok": true' $moe
+    expect 'without a plan, nothing takes a relay' "$tmp/out" \
+        '"plan": false.*"relayed": 0.0000.*"data_ok": true'
+    bench 'an MoE layer with a wrong byte' 1 'dispatch: wrong data from rank' \
+        $moe --tokens 64 --self-test-corrupt
+}
+topology=2x2
 bench 'p2p without CUDA in UCX' 1 'needs a UCX with CUDA support' p2p -np 2
 nothing_left 'device memory'
 finish

@@ -14,7 +14,7 @@
 #include "config.h"
 #include "mpi_test.h"
 
-#include "tools/bench_device.h"
+#include "tools/bench_buffer.h"
 
 #include <sys/mman.h>
 
@@ -109,6 +109,14 @@ static void test_late(void)
     mt_result("the job ends", 0);
 }
 
+/* Copies between the managed memory of a buffer and its host memory. */
+static void copy(const mrail_bench_buffer_t *buffer, void *to, const void *from)
+{
+    if (to != from) {
+        mrail_bench_device_copy(to, from, buffer->size);
+    }
+}
+
 /* Messages of 2 MB consist of chunks. The later calls take the plan of the
  * first one. */
 static void test_again(void)
@@ -128,11 +136,11 @@ static void test_again(void)
             mt_fill(send.host + (size_t)to * (size_t)block, (size_t)block,
                     mt_seed(rank, to, call));
         }
-        mrail_bench_buffer_upload(&send);
+        copy(&send, send.mpi, send.host);
         MPI_Ialltoall(send.mpi, block, MPI_BYTE, recv.mpi, block, MPI_BYTE,
                       MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
-        mrail_bench_buffer_download(&recv);
+        copy(&recv, recv.host, recv.mpi);
         for (int from = 0; from < size; ++from) {
             ok &= mt_check(recv.host + (size_t)from * (size_t)block,
                            (size_t)block, mt_seed(from, rank, call));

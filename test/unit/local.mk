@@ -236,3 +236,11 @@ test_flowlets_SOURCES = test/unit/test_flowlets.c
 test_flowlets_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_flowlets_LDADD = libmrail-fabric.la $(TEST_LIBS) -lm
 endif
+
+if HAVE_CMOCKA
+check_PROGRAMS += test_moe
+TESTS += test_moe
+test_moe_SOURCES = test/unit/test_moe.c src/tools/moe.c src/tools/moe.h
+test_moe_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_moe_LDADD = $(TEST_LIBS) -lm
+endif

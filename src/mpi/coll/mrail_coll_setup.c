@@ -8,6 +8,8 @@
 
 #include "base/util.h"
 
+#include "opal/util/info.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,9 +221,25 @@ static int allocate(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
+/* Returns 1 if the info of the communicator asks for no plans. */
+static int refuses_plans(const mca_coll_mrail_module_t *module)
+{
+    opal_info_t *info = module->comm->super.s_info;
+    char key[] = "mrail_plan"; /* not constant in Open MPI 4.1 */
+    bool plan = true;
+    int found = 0;
+
+    if (info != NULL) {
+        (void)opal_info_get_bool(info, key, &plan, &found);
+    }
+    return found && !plan;
+}
+
+/* The second word has the ranks agree on whether there are plans. */
 static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_set_ok(&op->module->gather, allocate(op->module) == 0);
+    op->module->gather.words[1] = refuses_plans(op->module) ? 0 : UINT64_MAX;
 }
 
 /* Agreement rounds begin once all ranks have the memory for them, because a
@@ -232,6 +250,7 @@ static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
         return mca_coll_mrail_step_back_off(op, MCA_COLL_MRAIL_NO_MEMORY);
     }
     op->module->is_agreed = 1;
+    op->module->topology->refuses_plans = op->module->gather.words[1] == 0;
     return MCA_COLL_MRAIL_RECORD;
 }
 

@@ -248,13 +248,15 @@ static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
                : mca_coll_mrail_is_gain(planned, unplanned);
 }
 
-/* Returns 0 if no plan of these ranks can gain, whatever their demands. */
+/* Returns 0 if no plan of these ranks can gain, whatever their demands, or if
+ * they refuse plans. */
 static int can_help(const mca_coll_mrail_schedule_t *schedule)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
 
-    return !topology->is_for_devices ||
-           (schedule->is_on_devices && topology->gpus->any_pairwise);
+    return !topology->refuses_plans &&
+           (!topology->is_for_devices ||
+            (schedule->is_on_devices && topology->gpus->any_pairwise));
 }
 
 /* Forecasts the exchange without a plan. Returns 1 if some plan may be better by

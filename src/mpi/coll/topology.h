@@ -71,6 +71,7 @@ typedef struct mca_coll_mrail_topology {
     /* 1: plans cannot help. Some rank has a GPU, so agreement rounds find out
      * whether buffers are in device memory. */
     int is_for_devices;
+    int refuses_plans; /* 1: the info of a rank's communicator refuses them */
     int has_gpus;                /* 1: some rank has loaded a GPU driver */
     mca_coll_mrail_gpus_t *gpus; /* owned; NULL: none so far */
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */

@@ -61,7 +61,7 @@ _mrail()
     elif [[ $name == soft && $COMP_CWORD == 2 ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'ctl status' -- "$current")
     elif [[ $name == bench && $COMP_CWORD == 2 ]]; then
-        mapfile -t COMPREPLY < <(compgen -W 'alltoallv p2p' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'alltoallv moe p2p' -- "$current")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     fi

@@ -1,0 +1,131 @@
+#include "config.h"
+#include "tools/bench_kernels.h"
+
+#include "tools/bench_device.h"
+
+#include "base/util.h"
+#include "cuda/driver.h"
+#include "kernels/args.h"
+#include "kernels/image.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define THREADS 256
+#define MAX_BLOCKS 16u
+#define BLOCK_BYTES 65536u /* fewer bytes do not need another block */
+
+typedef struct kernels {
+    __typeof__(cuModuleLoadData) *load;
+    __typeof__(cuModuleGetFunction) *get;
+    __typeof__(cuLaunchKernel) *launch;
+    CUfunction fill, verify;
+    uint64_t *wrong; /* wrong bytes found so far, in device memory */
+} kernels_t;
+
+static kernels_t kernels;
+
+static void check(CUresult result, const char *what)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "mrail bench: kernel: %s: %s\n", what,
+                mrail_cuda_error(result));
+        exit(1);
+    }
+}
+
+/* Finds the functions that src/cuda does not need. */
+static int find_calls(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+    if (driver == NULL) {
+        return 0;
+    }
+    *(void **)&kernels.load = dlsym(driver, "cuModuleLoadData");
+    *(void **)&kernels.get = dlsym(driver, "cuModuleGetFunction");
+    *(void **)&kernels.launch = dlsym(driver, "cuLaunchKernel");
+    dlclose(driver); /* it stays loaded */
+    return kernels.load != NULL && kernels.get != NULL &&
+           kernels.launch != NULL;
+}
+
+int mrail_bench_kernels_open(void)
+{
+    CUmodule module;
+
+    if (kernels.wrong != NULL) {
+        return 1;
+    }
+    if (!find_calls() ||
+        kernels.load(&module, &mrail_kernel_image) != CUDA_SUCCESS) {
+        return 0;
+    }
+    check(kernels.get(&kernels.fill, module, "mrail_kernel_fill"), "fill");
+    check(kernels.get(&kernels.verify, module, "mrail_kernel_verify"),
+          "verify");
+    kernels.wrong =
+        mrail_bench_device_allocate(sizeof(*kernels.wrong), MRAIL_BENCH_DEVICE);
+    (void)mrail_bench_kernels_wrong(); /* to 0 */
+    return 1;
+}
+
+static void launch(void *stream, CUfunction func, mrail_kernel_pattern_t *args)
+{
+    unsigned blocks = (unsigned)MRAIL_MIN(
+        MRAIL_DIV_ROUND_UP(args->bytes, BLOCK_BYTES), MAX_BLOCKS);
+    void *params[] = {args};
+
+    if (args->bytes > 0) {
+        check(kernels.launch(func, blocks, 1, 1, THREADS, 1, 1, 0, stream,
+                             params, NULL),
+              "cuLaunchKernel");
+    }
+}
+
+static void wait(void)
+{
+    check(mrail_cuda_find()->cuStreamSynchronize(NULL), "cuStreamSynchronize");
+}
+
+void mrail_bench_kernels_start_fill(void *stream, void *memory, size_t size,
+                                    uint64_t seed)
+{
+    mrail_kernel_pattern_t args = {(uintptr_t)memory, size, 0, seed, 0};
+
+    launch(stream, kernels.fill, &args);
+}
+
+void mrail_bench_kernels_start_verify(void *stream, const void *memory,
+                                      size_t size, uint64_t seed)
+{
+    mrail_kernel_pattern_t args = {(uintptr_t)memory, size, 0, seed,
+                                   (uintptr_t)kernels.wrong};
+
+    launch(stream, kernels.verify, &args);
+}
+
+uint64_t mrail_bench_kernels_wrong(void)
+{
+    const uint64_t none = 0;
+    uint64_t wrong;
+
+    mrail_bench_device_copy(&wrong, kernels.wrong, sizeof(wrong));
+    mrail_bench_device_copy(kernels.wrong, &none, sizeof(none));
+    return wrong;
+}
+
+void mrail_bench_kernels_fill(void *memory, size_t size, uint64_t seed)
+{
+    mrail_bench_kernels_start_fill(NULL, memory, size, seed);
+    wait();
+}
+
+uint64_t mrail_bench_kernels_verify(const void *memory, size_t size,
+                                    uint64_t seed)
+{
+    mrail_bench_kernels_start_verify(NULL, memory, size, seed);
+    wait();
+    return mrail_bench_kernels_wrong();
+}

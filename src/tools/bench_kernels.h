@@ -1,0 +1,31 @@
+/*
+ * The kernels of src/kernels that fill and check device memory, in the context
+ * of the calling thread. Functions exit with a message if they fail.
+ */
+#ifndef MRAIL_TOOLS_BENCH_KERNELS_H
+#define MRAIL_TOOLS_BENCH_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Returns 1 if the driver accepts the kernels. Real drivers do not, because they
+ * need PTX. */
+int mrail_bench_kernels_open(void);
+
+/* Fills device memory with the bytes of mrail_bench_fill(), and waits. */
+void mrail_bench_kernels_fill(void *memory, size_t size, uint64_t seed);
+
+/* Returns how many bytes of device memory are wrong. */
+uint64_t mrail_bench_kernels_verify(const void *memory, size_t size,
+                                    uint64_t seed);
+
+/* The same in a stream, without waiting. All kernels of the process add the
+ * wrong bytes to one number, which _wrong returns and sets to 0. Synchronise the
+ * streams first. */
+void mrail_bench_kernels_start_fill(void *stream, void *memory, size_t size,
+                                    uint64_t seed);
+void mrail_bench_kernels_start_verify(void *stream, const void *memory,
+                                      size_t size, uint64_t seed);
+uint64_t mrail_bench_kernels_wrong(void);
+
+#endif

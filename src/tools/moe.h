@@ -1,0 +1,45 @@
+/*
+ * Routing of the moe benchmark: which experts process which tokens of a
+ * Mixture-of-Experts layer. Pure: every rank computes the same routing.
+ */
+#ifndef MRAIL_TOOLS_MOE_H
+#define MRAIL_TOOLS_MOE_H
+
+#include <stdint.h>
+
+#define MRAIL_MOE_MAX_EXPERTS 65536u
+
+typedef struct mrail_moe {
+    uint64_t tokens; /* of all ranks together */
+    unsigned ranks;
+    unsigned experts; /* a multiple of `ranks`; rank r has the r-th part */
+    unsigned top_k;   /* experts of a token, 1 to `experts` */
+    /* probability in millionths that expert 0 is among the experts of a token
+     * whatever the draw; below 1,000,000 */
+    uint32_t skew_ppm;
+    double capacity; /* accepted tokens over an even share; 0: no limit */
+    uint64_t seed;
+} mrail_moe_t;
+
+/* Returns how many tokens an expert accepts; UINT64_MAX: all. */
+uint64_t mrail_moe_limit(const mrail_moe_t *moe);
+
+/* Returns the number of tokens of a rank. The first ranks have one more if
+ * `tokens` is not a multiple of `ranks`. */
+uint64_t mrail_moe_tokens(const mrail_moe_t *moe, unsigned rank);
+
+/*
+ * Draws the experts of each token for one step. Each token goes to `top_k`
+ * different experts: the first is expert 0 with probability `skew_ppm`, and all
+ * others are drawn evenly. An expert that has reached its limit drops further
+ * tokens. Tokens come in the order of their ranks.
+ *
+ * Sets copies[from * ranks + to] to the number of tokens that rank `from` sends
+ * to the experts of rank `to`; a token for two of them counts twice. `load` has
+ * room for 2 * experts values, of which the first half receives the tokens of
+ * each expert. Returns the number of dropped copies.
+ */
+uint64_t mrail_moe_route(const mrail_moe_t *moe, uint64_t step,
+                         uint64_t *copies, uint64_t *load);
+
+#endif
