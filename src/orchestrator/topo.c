@@ -386,6 +386,19 @@ mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
                : none;
 }
 
+double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
+                           unsigned to)
+{
+    const mrail_topo_rank_t *a = &topo->ranks[from], *b = &topo->ranks[to];
+    const mrail_topo_node_t *node = &topo->nodes[a->node];
+
+    if ((node->pairwise == NULL) || (a->node != b->node) ||
+        (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE)) {
+        return 0;
+    }
+    return node->pairwise[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
+}
+
 static const mrail_topo_spread_t *
 topo_spread(const mrail_plan_topo_t *topo, unsigned leaf_group, unsigned rail)
 {

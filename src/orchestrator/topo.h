@@ -68,6 +68,11 @@ static inline uint32_t mrail_topo_group_of(const mrail_plan_topo_t *topo,
 mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
                                      unsigned leaf_group, unsigned rail);
 
+/* Returns the capacity of the link between the GPUs of two ranks of a node, or
+ * 0 if there is no link. */
+double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
+                           unsigned to);
+
 /* Writes the capacity of each path from leaf to leaf on a rail: of uplink i of
  * one leaf, and of the same uplink of the other on the way down. Returns their
  * number, or 0 if neither leaf has uplinks of known capacity. */

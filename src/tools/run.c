@@ -155,8 +155,8 @@ static const mrail_option_t run_options[] = {
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     MRAIL_GPUS_OPTIONS(run_t, options.gpus),
     {"--bind-rails", "[=A,B]",
-     "each rank of a node sees only one rail, in rotation: soft0, soft1, ... "
-     "or the devices A,B",
+     "each rank of a node sees only one rail: the rail nearest to its GPU, or "
+     "soft0, soft1, ... or the devices A,B in rotation",
      MRAIL_OPTION_CALL, 0, 0, 0, take_bind_rails},
     {"--stock", "[=all|1]",
      "stock UCX instead of mrail, on all rails with its best settings "

@@ -8,7 +8,7 @@
 
 int mca_coll_mrail_gpus_create(uint32_t num_ranks, uint32_t num_nodes,
                                const uint32_t *node_of,
-                               const mrail_plan_topo_t *told,
+                               const mrail_plan_topo_t *file,
                                const uint32_t *world,
                                mca_coll_mrail_gpus_t **gpus_p)
 {
@@ -20,7 +20,7 @@ int mca_coll_mrail_gpus_create(uint32_t num_ranks, uint32_t num_nodes,
     gpus->num_ranks = num_ranks;
     gpus->num_nodes = num_nodes;
     gpus->node_of = node_of;
-    gpus->told = told;
+    gpus->file = file;
     gpus->world = world;
     gpus->entries = calloc(num_ranks, sizeof(*gpus->entries));
     gpus->links = calloc(num_nodes, sizeof(*gpus->links));
@@ -49,14 +49,14 @@ static double limited(double rate)
 }
 
 /* Returns 1 if the topology file states the GPU links of this rank's node. */
-static int is_told(const mca_coll_mrail_gpus_t *gpus, uint32_t rank)
+static int is_in_file(const mca_coll_mrail_gpus_t *gpus, uint32_t rank)
 {
     const mrail_topo_node_t *node;
 
-    if (gpus->told == NULL) {
+    if (gpus->file == NULL) {
         return 0;
     }
-    node = &gpus->told->nodes[gpus->told->ranks[gpus->world[rank]].node];
+    node = &gpus->file->nodes[gpus->file->ranks[gpus->world[rank]].node];
     return node->is_pairwise || node->is_switched;
 }
 
@@ -65,8 +65,8 @@ static double pair_rate(const mca_coll_mrail_gpus_t *gpus, uint32_t from,
 {
     const mrail_cuda_links_t *entry = &gpus->entries[from];
 
-    if (is_told(gpus, from)) {
-        return mrail_topo_pairwise(gpus->told, gpus->world[from],
+    if (is_in_file(gpus, from)) {
+        return mrail_topo_pairwise(gpus->file, gpus->world[from],
                                    gpus->world[to]);
     }
     for (uint64_t i = 0; i < entry->num_peers; ++i) {
@@ -82,10 +82,10 @@ static mrail_topo_port_t switch_rates(const mca_coll_mrail_gpus_t *gpus,
 {
     mrail_topo_port_t port;
 
-    if (is_told(gpus, rank)) {
-        const mrail_topo_rank_t *told = &gpus->told->ranks[gpus->world[rank]];
+    if (is_in_file(gpus, rank)) {
+        const mrail_topo_rank_t *file = &gpus->file->ranks[gpus->world[rank]];
 
-        port = (mrail_topo_port_t){.out = told->up, .in = told->down};
+        port = (mrail_topo_port_t){.out = file->up, .in = file->down};
     } else {
         port.out = port.in = limited((double)gpus->entries[rank].switch_rate);
     }

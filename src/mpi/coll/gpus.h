@@ -25,7 +25,7 @@ typedef struct mca_coll_mrail_gpus {
     uint32_t num_ranks, num_nodes;
     const uint32_t *node_of; /* by rank */
     /* the topology file, and the rank in it of each rank; or NULL */
-    const mrail_plan_topo_t *told;
+    const mrail_plan_topo_t *file;
     const uint32_t *world;
     mrail_cuda_links_t *entries; /* by rank */
     uint8_t *links;              /* by node: mca_coll_mrail_gpu_links_t */
@@ -38,7 +38,7 @@ typedef struct mca_coll_mrail_gpus {
 /* The caller keeps the arrays. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gpus_create(uint32_t num_ranks, uint32_t num_nodes,
                                const uint32_t *node_of,
-                               const mrail_plan_topo_t *told,
+                               const mrail_plan_topo_t *file,
                                const uint32_t *world,
                                mca_coll_mrail_gpus_t **gpus_p);
 void mca_coll_mrail_gpus_destroy(mca_coll_mrail_gpus_t *gpus);

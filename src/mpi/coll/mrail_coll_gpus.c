@@ -20,7 +20,7 @@ int mca_coll_mrail_gpus_reserve(mca_coll_mrail_module_t *module)
         return -ENOMEM;
     }
     return mca_coll_mrail_gpus_create(topology->num_ranks, topology->num_nodes,
-                                      topology->node_of, topology->told,
+                                      topology->node_of, topology->file,
                                       topology->world, &topology->gpus);
 }
 

@@ -483,16 +483,16 @@ mca_coll_mrail_topology_uplinks(const mca_coll_mrail_topology_t *topology,
                                 uint32_t from, uint32_t to, unsigned rail,
                                 double paths[MRAIL_PLAN_MAX_UPLINKS])
 {
-    const mrail_plan_topo_t *told = topology->told;
+    const mrail_plan_topo_t *file = topology->file;
     uint32_t from_group, to_group;
 
-    if (told == NULL) {
+    if (file == NULL) {
         return 0;
     }
-    from_group = mrail_topo_group_of(told, topology->world[from]);
-    to_group = mrail_topo_group_of(told, topology->world[to]);
+    from_group = mrail_topo_group_of(file, topology->world[from]);
+    to_group = mrail_topo_group_of(file, topology->world[to]);
     return (from_group != to_group)
-               ? mrail_topo_uplink_paths(told, from_group, to_group, rail,
+               ? mrail_topo_uplink_paths(file, from_group, to_group, rail,
                                          paths)
                : 0;
 }
