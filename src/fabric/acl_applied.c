@@ -112,9 +112,9 @@ static int add_copy(acl_reader_t *reader, const acl_match_t *copy)
     return acl_add_match(reader, copy);
 }
 
-/* Adds a copy of the match to each chain to which its own chain jumps, if it
- * takes packets from that chain, and to each chain that jumps to its own, if it
- * ends that chain too. */
+/* Adds copies of the match to other chains. If the match takes packets from its
+ * chain, the chains to which this one jumps get a copy. If it also ends its
+ * chain, the chains that jump to this one get a copy. */
 static int follow_jumps(acl_reader_t *reader, acl_match_t match)
 {
     int ret = 0;

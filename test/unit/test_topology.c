@@ -729,7 +729,7 @@ static void test_slow_uplink(void **state)
     fill(&job, 4, 2, 0x3);
     set_lanes(&job, 8);
     set_file(&job, HEAD RANKS GROUPS "uplink * * 20MB,20MB,20MB,20MB\n"
-                                 "uplink 0 1 20MB,10MB,20MB,dead\n");
+                                     "uplink 0 1 20MB,10MB,20MB,dead\n");
     begin(&job);
     assert_int_equal(mca_coll_mrail_topology_uplinks(job.schedules[4]->topology,
                                                      0, 4, 1, paths),

@@ -59,10 +59,10 @@ void mca_coll_mrail_direct_close(void)
     num_eps = 0;
 }
 
-/* Tells the transport what the topology file says about the uplinks on the way
+/* Announces to the transport what the topology file says about the uplinks on the way
  * from a rank. Without memory for it, lanes carry equal parts. */
-static void tell_uplinks(const mca_coll_mrail_topology_t *topology,
-                         uint32_t rank, uct_mrail_direct_ep_t *ep)
+static void announce_uplinks(const mca_coll_mrail_topology_t *topology,
+                             uint32_t rank, uct_mrail_direct_ep_t *ep)
 {
     double paths[MRAIL_PLAN_MAX_UPLINKS];
 
@@ -103,7 +103,7 @@ static uct_mrail_direct_ep_t *find_ep(const mca_coll_mrail_module_t *module,
                            &eps[number]) < 0) {
             return NULL;
         }
-        tell_uplinks(module->topology, rank, eps[number]);
+        announce_uplinks(module->topology, rank, eps[number]);
     }
     return eps[number];
 }

@@ -303,8 +303,8 @@ static void answer(net_request_t *request, int status)
 
 static void advance_ready(net_request_t *request)
 {
-    uct_mrail_direct_ep_t *ep = mca_coll_mrail_direct_ep(
-        request->net->module, (uint32_t)request->peer);
+    uct_mrail_direct_ep_t *ep =
+        mca_coll_mrail_direct_ep(request->net->module, (uint32_t)request->peer);
     int ret = (ep != NULL) ? mca_coll_mrail_direct_ops()->get(ep, &request->get)
                            : -ENOMEM;
 

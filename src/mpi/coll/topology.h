@@ -72,7 +72,7 @@ typedef struct mca_coll_mrail_topology {
      * whether buffers are in device memory. */
     int is_for_devices;
     int refuses_plans; /* 1: the info of a rank's communicator refuses them */
-    int has_gpus;                /* 1: some rank has loaded a GPU driver */
+    int has_gpus;      /* 1: some rank has loaded a GPU driver */
     mca_coll_mrail_gpus_t *gpus; /* owned; NULL: none so far */
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
     /* by rail of this rank's entry: the limit that the file states for it, or an
