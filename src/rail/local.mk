@@ -110,8 +110,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/engine/progress.c \
     src/rail/engine/stats.c \
     src/rail/engine/telemetry_export.c \
-    src/rail/engine/wakeup.c \
-    src/rail/engine/wakeup.h
+    src/rail/engine/wakeup.c
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \
     libmrail-cuda.la libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread -ldl

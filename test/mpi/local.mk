@@ -41,11 +41,10 @@ mpi_gpu_bad_LDADD = libmrail-cuda.la libmrail-kernels.la libmrail-base.la \
 mpi_gpu_pair_SOURCES = test/mpi/mpi_gpu_pair.c test/mpi/mpi_test.h \
     src/softgpu/session.c src/softgpu/session.h \
     src/tools/bench_coll.c src/tools/bench_coll.h \
-    src/tools/bench_data.c $(BENCH_DEVICE)
+    src/tools/bench_device.c src/tools/bench_device.h
 mpi_gpu_pair_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_gpu_pair_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_gpu_pair_LDADD = libmrail-cuda.la libmrail-kernels.la \
-    libmrail-base.la $(MPI_LIBS) -ldl
+mpi_gpu_pair_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS) -ldl
 mpi_diagnose_SOURCES = test/mpi/mpi_diagnose.c test/mpi/mpi_test.h
 mpi_diagnose_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_diagnose_CFLAGS = $(MPI_TEST_CFLAGS)

@@ -29,7 +29,14 @@ static sgpu_session_t *session;
 static const char *fault = "";
 static int rank, num, to = 1;
 static size_t bytes;
-static mrail_bench_buffer_t out, in;
+/* A buffer in device memory, and the host memory with which it is filled and
+ * checked, because kernels of the test would be counted. */
+typedef struct buffer {
+    char *mpi, *host;
+    size_t size;
+} buffer_t;
+
+static buffer_t out, in;
 static uint64_t host_bytes; /* copied to and from GPUs by the exchanges */
 
 static sgpu_gpu_t *gpu_of(int of)
@@ -74,6 +81,27 @@ static void fault_before(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static void buffer_init(buffer_t *buffer, size_t size)
+{
+    buffer->mpi = mrail_bench_device_allocate(size, MRAIL_BENCH_DEVICE);
+    buffer->host = calloc(1, size);
+    buffer->size = size;
+    if (buffer->host == NULL) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static void buffer_cleanup(buffer_t *buffer)
+{
+    mrail_bench_device_free(buffer->mpi);
+    free(buffer->host);
+}
+
+static void upload(const buffer_t *buffer)
+{
+    mrail_bench_device_copy(buffer->mpi, buffer->host, buffer->size);
+}
+
 static void fault_between(void)
 {
     if (rank == 0 && is_fault("copy_error")) {
@@ -90,7 +118,7 @@ static void fault_between(void)
         mrail_bench_device_open();
         out.mpi = mrail_bench_device_allocate(out.size, MRAIL_BENCH_DEVICE);
         in.mpi = mrail_bench_device_allocate(in.size, MRAIL_BENCH_DEVICE);
-        mrail_bench_buffer_upload(&out);
+        upload(&out);
     }
 }
 
@@ -122,8 +150,8 @@ static double exchange(uint64_t message, int is_faulty)
     if (rank == to) {
         expected[0] = (int)bytes;
     }
-    mrail_bench_buffer_upload(&out);
-    mrail_bench_buffer_upload(&in);
+    upload(&out);
+    upload(&in);
     if (is_faulty) {
         fault_between();
     }
@@ -154,7 +182,7 @@ static int check(uint64_t message)
     if (rank != to) {
         return 1;
     }
-    mrail_bench_buffer_download(&in);
+    mrail_bench_device_copy(in.host, in.mpi, in.size);
     return mt_check(in.host, bytes, mt_seed(0, to, message));
 }
 
@@ -227,13 +255,13 @@ int main(int argc, char **argv)
     mrail_bench_coll_open(&coll);
     rank = mt_rank(MPI_COMM_WORLD);
     num = mt_size(MPI_COMM_WORLD);
-    mrail_bench_buffer_init(&out, (rank == 0) ? bytes : 1, MRAIL_BENCH_DEVICE);
-    mrail_bench_buffer_init(&in, (rank == to) ? bytes : 1, MRAIL_BENCH_DEVICE);
+    buffer_init(&out, (rank == 0) ? bytes : 1);
+    buffer_init(&in, (rank == to) ? bytes : 1);
     fault_before();
     run(is_rate);
     check_counters(&coll);
-    mrail_bench_buffer_cleanup(&out);
-    mrail_bench_buffer_cleanup(&in);
+    buffer_cleanup(&out);
+    buffer_cleanup(&in);
     mrail_bench_coll_close(&coll);
     MPI_Finalize();
     return mt_failures != 0;
