@@ -39,18 +39,22 @@ else
 fi
 run again 4 "$build/mpi_gpu_bad" again
 
-# Trouble with relays in device memory: one node with four GPUs.
+# Trouble with relays in device memory: one node with four GPUs. Each case has a
+# session of its own, because the faults of a session outlive a job.
 topology=1x1
+base=$session
 MRAIL_TEST_RUN="$options --gpus 4 --gpu-link mesh:40MB/s"
 
 # Faults that the ranks find out before the first byte moves: all of them do
 # without such relays.
 for fault in no_memory ipc_error; do
+    session=$base-$fault
     run "$fault" 4 "$build/mpi_gpu_pair" --fault $fault
 done
 
 # Faults in the middle end the job, with a sentence, and no rank hangs.
 for fault in copy_error cut reset kill; do
+    session=$base-$fault
     status=0
     launch 4 -- "$build/mpi_gpu_pair" --mib 24 --fault $fault >"$tmp/out" \
         2>"$tmp/err" || status=$?
@@ -62,5 +66,6 @@ for fault in copy_error cut reset kill; do
     [ $fault = kill ] || expect "$fault: a sentence says why" "$tmp/err" \
         'a planned exchange has failed at rank [0-9]* \(|a copy of .* fails'
 done
+session=$base
 nothing_left 'bad memory'
 finish
