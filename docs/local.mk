@@ -43,6 +43,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0034-a-plan-pays-for-its-making.md \
     docs/decisions/0035-calls-are-counted-by-coll.md \
     docs/decisions/0037-device-memory-in-collectives.md \
+    docs/decisions/0042-splitting-pays-for-its-chunks.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \

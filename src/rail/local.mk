@@ -18,6 +18,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/proto/pairing.h \
     src/rail/proto/sched.c \
     src/rail/proto/sched.h \
+    src/rail/proto/split.c \
+    src/rail/proto/split.h \
     src/rail/proto/wire.c \
     src/rail/proto/wire.h \
     src/rail/verbs/ah.c \

@@ -60,6 +60,10 @@ int mrail_port_control_set(struct ibv_qp *qp, const char *device,
 /* Looks up a kernel driver in the table of drivers. */
 mrail_port_driver_t mrail_port_control_driver(const char *driver);
 
+/* Returns 1 if the device is known to move all bytes with the processor. */
+struct ibv_context;
+int mrail_port_control_is_software(struct ibv_context *ctx);
+
 /* Return texts for users that describe how ports are set, and what is
  * uncertain. */
 const char *mrail_port_control_words(const mrail_port_control_t *control);
