@@ -45,6 +45,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0037-device-memory-in-collectives.md \
     docs/decisions/0038-ethereal-below-cores.md \
     docs/decisions/0041-relays-in-device-memory.md \
+    docs/decisions/0042-splitting-pays-for-its-chunks.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \
