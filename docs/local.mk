@@ -46,7 +46,6 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0038-ethereal-below-cores.md \
     docs/decisions/0040-streams-wait-for-values.md \
     docs/decisions/0041-relays-in-device-memory.md \
-    docs/decisions/0042-splitting-pays-for-its-chunks.md \
     docs/decisions/0043-no-two-levels.md \
     docs/deployment.md \
     docs/fabric.md \

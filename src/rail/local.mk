@@ -19,8 +19,6 @@ libmrail_rail_la_SOURCES = \
     src/rail/proto/rejected_ports.c \
     src/rail/proto/sched.c \
     src/rail/proto/sched.h \
-    src/rail/proto/split.c \
-    src/rail/proto/split.h \
     src/rail/proto/wire.c \
     src/rail/proto/wire.h \
     src/rail/verbs/ah.c \

@@ -87,10 +87,8 @@
       "Each chunk travels on one lane. 'auto' is 1 ms of work at the measured\n" \
       "bandwidth, from 64k to 1M, less near the end of the work, and 16M if\n" \
       "the peer can have only one lane.")                                     \
-    X(STRIPE_THRESH, "auto", SIZE, stripe_thresh,                             \
-      "Smallest PUT or GET that is striped over all lanes.\n"                 \
-      "'auto' stripes from 64k on, over as many lanes as save more time on\n" \
-      "the wire than their chunks cost.")                                     \
+    X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                              \
+      "Smallest PUT or GET that is striped over several lanes.")              \
     X(WINDOW, "auto", SIZE, window,                                           \
       "Maximum bytes in flight on a lane.\n"                                  \
       "'auto' is 10 ms of work at the measured bandwidth, and at least two\n" \

@@ -83,14 +83,6 @@ test_fair_share_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_fair_share_random_LDADD = libmrail-rail.la $(TEST_LIBS)
 endif
 
-# The cost model of split operations.
-if HAVE_CMOCKA
-check_PROGRAMS += test_split
-TESTS += test_split
-test_split_SOURCES = test/property/test_split.c
-test_split_LDADD = $(RAIL_TEST_LIBS)
-endif
-
 # The streams of active messages between two ends, without engines.
 check_PROGRAMS += test_am_streams
 TESTS += test_am_streams

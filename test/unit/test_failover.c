@@ -150,8 +150,7 @@ static void start_puts(void)
     connect_lanes(0, 2);
     ep = ep_to(0);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
-    /* Short PUTs use both lanes. */
-    peer_of(0)->am_spread = peer_of(0)->rma_spread = 0;
+    peer_of(0)->am_spread = 0; /* short PUTs use both lanes */
     for (unsigned i = 0; i < 4; ++i) {
         put(ep);
     }

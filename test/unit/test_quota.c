@@ -4,7 +4,6 @@
  */
 #include "config.h"
 #include "rail/conn/conn.h"
-#include "rail/data/peer_lanes.h"
 #include "mock_peer.h"
 
 #include <errno.h>
@@ -363,60 +362,6 @@ static void test_lost_rail(void **state)
     release();
 }
 
-/* Sets both rails to software devices that report this rate. */
-static void software_rails(uint64_t bytes_per_s)
-{
-    for (unsigned i = 0; i < 2; ++i) {
-        engine->rails[i].is_software = 1;
-        engine->rails[i].attr.speed_bps = bytes_per_s * 8;
-        peer_of(0)->up[i]->sched.nominal = 12500000000ull;
-    }
-    mrail_peer_refresh(peer_of(0));
-}
-
-/* A split that costs more than it saves is not made, but a quota still holds.
- * Without a quota, slow rails and rails of devices that move the bytes
- * themselves share an operation. */
-static void test_cost_model(void **state)
-{
-    const size_t length = 256 << 10;
-    mrail_quota_t quota = {.left = {length / 2, length / 2},
-                           .until_ns = MRAIL_NS_NEVER};
-    mrail_rng_t rng;
-
-    connect(2);
-    mrail_rng_init(&rng, 5);
-    peer_of(0)->num_slots = 2; /* none is missing */
-    get(length, NULL);
-    finish(&rng);
-    assert_int_not_equal(carried(0), 0);
-    assert_int_not_equal(carried(1), 0);
-
-    software_rails(12500000000ull);
-    for (unsigned i = 0; i < 4; ++i) {
-        uint64_t chunks = engine->counters.chunks;
-
-        get(length, NULL);
-        finish(&rng);
-        assert_int_equal(engine->counters.chunks, chunks + 1);
-    }
-    get(length, &quota);
-    finish(&rng);
-    assert_int_equal(quota.carried[0], length / 2);
-    assert_int_equal(quota.carried[1], length / 2);
-
-    software_rails(100000000);
-    for (unsigned i = 0; i < 4; ++i) {
-        uint64_t before[] = {carried(0), carried(1)};
-
-        get(length, NULL);
-        finish(&rng);
-        assert_int_not_equal(carried(0), before[0]);
-        assert_int_not_equal(carried(1), before[1]);
-    }
-    release();
-}
-
 #define ON_ENGINE(_test) cmocka_unit_test_teardown(_test, teardown)
 
 int main(void)
@@ -432,7 +377,6 @@ int main(void)
         ON_ENGINE(test_lost_rail),
         ON_ENGINE(test_equal_lanes),
         ON_ENGINE(test_unequal_uplinks),
-        ON_ENGINE(test_cost_model),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

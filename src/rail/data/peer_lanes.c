@@ -24,22 +24,24 @@ static void mrail_peer_choose_primary(mrail_peer_t *peer)
     }
 }
 
-static void mrail_peer_set_spread(mrail_peer_t *peer)
+/* Returns the smallest length for which the time on the wire, length / rate,
+ * exceeds the processing time, cost + length / copy rate. */
+static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
 {
-    static const mrail_split_cost_t am_cost = {MRAIL_AM_COST_NS,
-                                               MRAIL_AM_COPY_RATE};
-    mrail_split_cost_t rma_cost;
-    double rate;
+    double rate, bytes;
 
-    peer->am_spread = peer->rma_spread = UINT32_MAX;
-    if (peer->num_up != 0) {
-        rate = mrail_lane_told_rate(peer->up[0]);
-        rma_cost = mrail_rma_cost(peer->up[0]->rail);
-        peer->am_spread =
-            MRAIL_MAX(mrail_split_spread(rate, &am_cost), MRAIL_AM_SPREAD_MIN);
-        peer->rma_spread =
-            MRAIL_MAX(mrail_split_spread(rate, &rma_cost), MRAIL_AM_SPREAD_MIN);
+    if (peer->num_up == 0) {
+        return UINT32_MAX;
     }
+    rate = MRAIL_MIN((double)peer->up[0]->sched.nominal,
+                     (double)peer->up[0]->rail->attr.speed_bps / 8);
+    if (rate >= (double)MRAIL_AM_COPY_RATE) {
+        return UINT32_MAX;
+    }
+    bytes = (double)MRAIL_AM_COST_NS / MRAIL_NS_PER_SEC /
+            (1 / rate - 1 / (double)MRAIL_AM_COPY_RATE);
+    return (uint32_t)MRAIL_MIN(MRAIL_MAX(bytes, MRAIL_AM_SPREAD_MIN),
+                               (double)UINT32_MAX);
 }
 
 /* ---- uplinks ---- */
@@ -139,5 +141,5 @@ void mrail_peer_refresh(mrail_peer_t *peer)
     }
     mrail_peer_share_uplinks(peer);
     mrail_peer_choose_primary(peer);
-    mrail_peer_set_spread(peer);
+    peer->am_spread = mrail_peer_am_spread(peer);
 }

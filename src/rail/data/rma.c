@@ -64,64 +64,15 @@ static MRAIL_DATA int mrail_rma_ready(mrail_ep_t *ep)
     return 0;
 }
 
-/* Returns the rate in bytes/s at which the lane carries data. A port does not
- * report a limit at a switch, or that other processes share it. */
-static double mrail_rma_rate(const mrail_lane_t *lane)
-{
-    double told = mrail_lane_told_rate(lane);
-    double measured = (double)mrail_tele_window_rate(&lane->sched.meter);
-
-    return ((measured > 0) && mrail_sched_is_slow(measured))
-               ? MRAIL_MIN(measured, told)
-               : told;
-}
-
-/* Returns the smallest chunk of the operation that is worth its cost; 0: any.
- * An operation without a longer chunk is not split. */
-static MRAIL_DATA size_t mrail_rma_least(const mrail_op_t *op, size_t length)
-{
-    const mrail_peer_t *peer = op->peer;
-    const mrail_config_t *config = &peer->engine->config;
-    double rates[MRAIL_MAX_SLOTS];
-    mrail_split_cost_t cost;
-    unsigned lanes;
-
-    if (op->quota != NULL) {
-        return 0; /* a plan has divided the bytes */
-    }
-    if (config->stripe_thresh != MRAIL_SIZE_AUTO) {
-        return (length < config->stripe_thresh) ? length : 0;
-    }
-    if (length < MRAIL_SCHED_CHUNK_LOW) {
-        return length;
-    }
-    /* While lanes are missing, they may take over chunks when they come up.
-     * With port rules, equal parts load the uplinks equally. */
-    if ((peer->num_up < peer->num_slots) || (peer->num_slots == 1) ||
-        (config->uplinks != MRAIL_SIZE_AUTO) ||
-        (config->rma_chunk_size != MRAIL_SIZE_AUTO)) {
-        return 0;
-    }
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        rates[i] = mrail_rma_rate(peer->up[i]);
-    }
-    cost = mrail_rma_cost(peer->up[0]->rail);
-    if (op->kind == MRAIL_OP_PUT) {
-        cost.chunk_ns *= 2; /* a READ follows; see data/visible.h */
-    }
-    lanes = mrail_split_lanes(length, rates, peer->num_up, &cost);
-    return (lanes == peer->num_up)
-               ? 0
-               : MRAIL_MIN(length / lanes, MRAIL_RMA_WHOLE_MAX);
-}
-
 /* Accepts an operation that has been filled in, and starts it. */
 static MRAIL_DATA void mrail_rma_submit(mrail_op_t *op, size_t length)
 {
     mrail_peer_t *peer = op->peer;
+    mrail_engine_t *engine = peer->engine;
 
-    op->least = mrail_rma_least(op, length);
-    op->whole = (op->least == length) && (length <= MRAIL_RMA_CHUNK_MAX);
+    op->whole = (op->quota == NULL) &&
+                (length < engine->config.stripe_thresh) &&
+                (length <= MRAIL_RMA_CHUNK_MAX);
     if (!op->whole) {
         mrail_peer_request_lanes(peer, 1);
     }

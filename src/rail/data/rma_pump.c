@@ -37,8 +37,7 @@ static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
 {
     int index;
 
-    if ((length < MRAIL_MIN(peer->rma_spread, MRAIL_SCHED_CHUNK_LOW)) &&
-        mrail_lane_is_usable(peer->up[0])) {
+    if ((length < peer->am_spread) && mrail_lane_is_usable(peer->up[0])) {
         return peer->up[0];
     }
     mrail_rma_mark_usable(peer);
@@ -178,7 +177,6 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
                      : config->rma_chunk_size,
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
         .equal_split = mrail_sched_equal_split(op->length, peer->num_up),
-        .least = op->least,
         .alone = (peer->num_slots == 1),
         .has_rules = (config->uplinks != MRAIL_SIZE_AUTO),
     };

@@ -83,7 +83,6 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     } else {
         chunk = MRAIL_SCHED_CHUNK_MIN;
     }
-    chunk = MRAIL_MAX(chunk, params->least);
     /* Chunks are whole packets of the largest MTU. Equal parts stay equal and
      * start at a PCIe payload boundary. */
     grain = (equal_split != 0) ? 512 : 4096;
@@ -113,7 +112,6 @@ typedef struct mrail_sched_total {
     double scale;       /* rate over nominal rate of each lane if the rates
                          * count as equal; otherwise 0 */
     double rate;        /* bytes/s, sum of the lanes that take part */
-    double top;         /* bytes/s, highest of them */
     double backlog;     /* bytes */
     size_t equal_split; /* params->equal_split, if it applies to these lanes;
                          * otherwise 0 */
@@ -154,6 +152,13 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
         nominal += (double)lane->nominal;
     }
     return (most <= least * tolerance) && (nominal > 0) ? rates / nominal : 0;
+}
+
+/* Returns 1 if even the smallest chunk takes too long. */
+static int mrail_sched_is_slow(double rate)
+{
+    return rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC <
+           MRAIL_SCHED_CHUNK_LOW;
 }
 
 static double mrail_sched_rate_of(const mrail_sched_lane_t *lane,
@@ -198,7 +203,6 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
         total->scale = params->has_rules ? total->scale : 0;
     }
     total->rate = 0;
-    total->top = 0;
     total->backlog = 0;
     total->least_s = INFINITY;
     for (unsigned i = 0; i < count; ++i) {
@@ -206,7 +210,6 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
             double rate = mrail_sched_rate_of(lanes[i], total);
 
             total->rate += rate;
-            total->top = MRAIL_MAX(total->top, rate);
             total->least_s =
                 MRAIL_MIN(total->least_s, mrail_sched_taken(lanes[i], params));
             total->backlog += mrail_sched_backlog(lanes[i], rate, now_ns);
@@ -257,7 +260,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
      * later leaves the work to a faster one. If it has been idle for the time
      * of a chunk, however, the other lanes make no progress, so it takes the
      * work. */
-    all_s = MRAIL_MAX(work / total.rate, (double)params->least / total.top);
+    all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
         ((double)(now_ns - lanes[best]->meter.sums.last_ns) <
          best_s * MRAIL_NS_PER_SEC)) {

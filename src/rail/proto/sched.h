@@ -38,8 +38,6 @@ typedef struct mrail_sched_params {
     size_t chunk;       /* bytes; 0: derived from the measured rate */
     size_t window;      /* bytes; 0: derived from the measured rate */
     size_t equal_split; /* bytes; see mrail_sched_equal_split() */
-    size_t least;       /* smallest chunk, in bytes, that is worth its cost
-                         * (split.h); 0: any */
     int alone;          /* the peer will never have another lane */
     int has_rules;      /* switches have port rules: lanes have known, equal
                          * uplinks */
@@ -76,14 +74,6 @@ typedef struct mrail_sched_params {
  * MRAIL_SCHED_WINDOW_MAX bytes. */
 #define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_WINDOW_MAX (32u << 20)
-
-/* Returns 1 if even the smallest chunk takes too long at this rate, in
- * bytes/s. */
-static inline int mrail_sched_is_slow(double rate)
-{
-    return rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC <
-           MRAIL_SCHED_CHUNK_LOW;
-}
 
 /*
  * Reports a successful chunk that is large enough to measure; inflight and

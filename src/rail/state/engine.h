@@ -39,14 +39,6 @@
 #define MRAIL_AM_COST_NS 300
 #define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
 #define MRAIL_AM_SPREAD_MIN 512           /* bytes */
-/* Processor time of a PUT or GET request, from the post to the completion. A
- * software device also moves the bytes with the processor. */
-#define MRAIL_RMA_COST_NS 300
-#define MRAIL_RMA_SOFT_COST_NS 5000
-#define MRAIL_RMA_SOFT_RATE 4000000000ull /* bytes/s */
-/* Longest chunk that a lane carries because splitting would cost more, in
- * bytes. */
-#define MRAIL_RMA_WHOLE_MAX (4u << 20)
 /* With this many bytes in flight, messages may use the other rails as well. */
 #define MRAIL_AM_EXPAND (16u << 10)
 #define MRAIL_REPOST_BATCH 8

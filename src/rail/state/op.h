@@ -71,8 +71,6 @@ typedef struct mrail_op {
     mrail_op_kind_t kind;
     int status;       /* 0, or -EIO: a device permanently refused a part */
     int whole;        /* one lane carries the whole operation */
-    size_t least;     /* smallest chunk of an operation that is split, in
-                       * bytes; 0: any */
     int cancelled;    /* the operation ends once the devices have returned its
                        * chunks */
     unsigned pending; /* chunks that are posted and not complete */

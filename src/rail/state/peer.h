@@ -210,10 +210,8 @@ struct mrail_peer {
     mrail_ns_t stall_ns;      /* time of the last check; 0: there was none */
 
     mrail_am_stream_t am; /* active messages in both directions */
-    /* Smallest lengths in bytes of an AM and of a whole PUT or GET that may
-     * leave the first lane */
-    uint32_t am_spread;
-    uint32_t rma_spread;
+    uint32_t am_spread;   /* smallest length in bytes of an AM that may leave
+                           * the first lane */
 
     uint64_t op_next;   /* id of the next RMA operation, starting at 1 */
     mrail_list_t ops;   /* incomplete mrail_op_t, by id */

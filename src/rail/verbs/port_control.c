@@ -18,39 +18,28 @@
 /* Source of the rows: kernel 6.1 to 6.12, calls of
  * rdma_flow_label_to_udp_sport() and rdma_get_udp_sport(). Packets of rdma_rxe
  * and the software rails were captured. */
-typedef struct driver {
+static const struct {
     const char *driver;
     mrail_port_driver_t knowledge;
-    int is_software; /* the processor moves the bytes */
-} driver_t;
-
-static const driver_t drivers[] = {
-    {SOFTWARE_RAILS, MRAIL_PORT_DRIVER_MEASURED, 1},
-    {"rdma_rxe", MRAIL_PORT_DRIVER_MEASURED, 1},
-    {"mlx5_core", MRAIL_PORT_DRIVER_SOURCE, 0},
-    {"ice", MRAIL_PORT_DRIVER_SOURCE, 0},  /* irdma */
-    {"i40e", MRAIL_PORT_DRIVER_SOURCE, 0}, /* irdma */
-    {"hns3", MRAIL_PORT_DRIVER_SOURCE, 0},
-    {"mana", MRAIL_PORT_DRIVER_SOURCE, 0},
-    {"ionic", MRAIL_PORT_DRIVER_SOURCE, 0},
+} drivers[] = {
+    {SOFTWARE_RAILS, MRAIL_PORT_DRIVER_MEASURED},
+    {"rdma_rxe", MRAIL_PORT_DRIVER_MEASURED},
+    {"mlx5_core", MRAIL_PORT_DRIVER_SOURCE},
+    {"ice", MRAIL_PORT_DRIVER_SOURCE},  /* irdma */
+    {"i40e", MRAIL_PORT_DRIVER_SOURCE}, /* irdma */
+    {"hns3", MRAIL_PORT_DRIVER_SOURCE},
+    {"mana", MRAIL_PORT_DRIVER_SOURCE},
+    {"ionic", MRAIL_PORT_DRIVER_SOURCE},
 };
-
-/* Returns NULL if the driver is not in the table. */
-static const driver_t *look_up(const char *driver)
-{
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(drivers); ++i) {
-        if (strcmp(drivers[i].driver, driver) == 0) {
-            return &drivers[i];
-        }
-    }
-    return NULL;
-}
 
 static mrail_port_driver_t known_driver(const char *driver)
 {
-    const driver_t *known = look_up(driver);
-
-    return (known != NULL) ? known->knowledge : MRAIL_PORT_DRIVER_UNKNOWN;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(drivers); ++i) {
+        if (strcmp(drivers[i].driver, driver) == 0) {
+            return drivers[i].knowledge;
+        }
+    }
+    return MRAIL_PORT_DRIVER_UNKNOWN;
 }
 
 /* ---- The driver ---- */
@@ -83,16 +72,6 @@ static void find_driver(struct ibv_context *ctx, const char *device,
         name = strrchr(target, '/');
         snprintf(driver, size, "%.31s", (name != NULL) ? name + 1 : target);
     }
-}
-
-int mrail_port_control_is_software(struct ibv_context *ctx)
-{
-    const driver_t *known;
-    char driver[32];
-
-    find_driver(ctx, ibv_get_device_name(ctx->device), driver, sizeof(driver));
-    known = look_up(driver);
-    return (known != NULL) && known->is_software;
 }
 
 /* ---- The sample QP ---- */

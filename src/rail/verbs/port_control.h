@@ -57,8 +57,4 @@ struct ibv_qp;
 int mrail_port_control_set(struct ibv_qp *qp, const char *device,
                            uint16_t sport);
 
-/* Returns 1 if the device is known to move all bytes with the processor. */
-struct ibv_context;
-int mrail_port_control_is_software(struct ibv_context *ctx);
-
 #endif

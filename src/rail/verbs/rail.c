@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "rail/params.h"
-#include "rail/verbs/port_control.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +48,6 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
     if (ibv_query_device(rail->ctx, &attr) != 0) {
         return -EIO;
     }
-    rail->is_software = (uint8_t)mrail_port_control_is_software(rail->ctx);
     rail->max_rd_atomic =
         (unsigned)MRAIL_MIN(MRAIL_READS_MAX, attr.max_qp_init_rd_atom);
     rail->max_dest_rd_atomic =

@@ -120,7 +120,6 @@ typedef struct mrail_rail {
     uint8_t ports_fixed;    /* control: connected QPs keep their source ports */
     unsigned max_chunks;    /* data: limit of num_chunks that keeps the CQ
                              * from overflowing */
-    uint8_t is_software;    /* the processor moves the bytes */
     unsigned max_rd_atomic; /* READs that a QP may have in flight */
     unsigned max_dest_rd_atomic; /* READs from the peer that a QP serves at
                                   * once */
