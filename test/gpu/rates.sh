@@ -30,10 +30,12 @@ within()
     fi
 }
 
+# A late wake-up of a process makes a copy look slower, never faster. The fastest
+# copies therefore show the rate.
 for link in mesh switch; do
     rate 1 --gpu-link $link:240MB/s >"$tmp/sorted"
     echo "# $link: copies of 10 ms, in us: $(tr '\n' ' ' <"$tmp/sorted")"
-    within "$link: a copy of 10 ms" 10000 2 "$(sed -n 10p "$tmp/sorted")"
+    within "$link: a copy of 10 ms" 10000 2 "$(sed -n 2p "$tmp/sorted")"
     rate 3 --gpu-link $link:240MB/s >"$tmp/sorted"
     echo "# $link: three processes, in us: $(tr '\n' ' ' <"$tmp/sorted")"
     within "$link: three processes share a link" 600000 2 \
@@ -41,5 +43,5 @@ for link in mesh switch; do
     within "$link: each one gets a third" 600000 10 "$(head -n 1 "$tmp/sorted")"
 done
 rate 1 --gpu-link none --pcie 240MB/s >"$tmp/sorted"
-within 'PCIe: a copy of 10 ms' 10000 2 "$(sed -n 10p "$tmp/sorted")"
+within 'PCIe: a copy of 10 ms' 10000 2 "$(sed -n 2p "$tmp/sorted")"
 finish
