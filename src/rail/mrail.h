@@ -349,7 +349,7 @@ int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
                        void *comp);
 
 /*
- * Tells the capacities of the uplinks between the leaves of a rail here and the
+ * States the capacities of the uplinks between the leaves of a rail here and the
  * peer, for data that comes from the peer; count: 1 to MRAIL_MAX_UPLINKS. The
  * lanes of the rail then share bytes in proportion to the uplinks that they take
  * on the way here, and a lane on an uplink of capacity 0 takes none. Holds for

@@ -49,7 +49,7 @@ static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
 /* Capacities by local rail, for data from the peer. */
 struct mrail_uplinks {
     unsigned count;                                   /* of a leaf */
-    double rates[MRAIL_MAX_RAILS][MRAIL_MAX_UPLINKS]; /* all 0: not told */
+    double rates[MRAIL_MAX_RAILS][MRAIL_MAX_UPLINKS]; /* all 0: unknown */
 };
 
 /* Returns the part of its uplink for a lane, and adds up those of its rail. */

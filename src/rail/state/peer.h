@@ -183,7 +183,7 @@ struct mrail_peer {
     uint32_t rails_used; /* local rails on which a lane was up, as bits */
     mrail_lane_t **up;   /* [slot_limit]: lanes in use, AM lanes first */
     mrail_sched_lane_t **sched;    /* [slot_limit]: &up[i]->sched */
-    struct mrail_uplinks *uplinks; /* capacities; NULL: not told */
+    struct mrail_uplinks *uplinks; /* capacities; NULL: unknown */
     int connect_wanted;            /* the first lane was requested */
     uint64_t dirty_mask;     /* slots with WRITEs that no READ follows yet */
     uint64_t reading_mask;   /* slots, in use or not, with visibility READs
