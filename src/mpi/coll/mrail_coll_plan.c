@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 /* A rank announces nothing while its plans take less than this. */
@@ -73,6 +74,7 @@ static void *run(void *arg)
 {
     mca_coll_mrail_op_t *op = arg;
 
+    prctl(PR_SET_NAME, "mrail-plan");
     make(op);
     __atomic_store_n(&op->module->is_planning, 0, __ATOMIC_RELEASE);
     return NULL;

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define SPINS 1000
@@ -122,6 +123,7 @@ static void *run(void *arg)
     mrail_list_t active;
     unsigned spins = 0;
 
+    prctl(PR_SET_NAME, "mrail-stream");
     mrail_list_init(&active);
     while (take(&active)) {
         if (progress(&active)) {

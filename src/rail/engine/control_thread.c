@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* epoll data: kind in the upper half, rail in the lower half. */
@@ -99,6 +100,7 @@ static MRAIL_DATA void *mrail_control_thread_main(void *arg)
     mrail_ns_t next_ns;
     int n;
 
+    prctl(PR_SET_NAME, "mrail-control");
     mrail_control_init(&timers, engine);
     while (!__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE)) {
         next_ns = mrail_control_run(engine, &timers);
