@@ -27,7 +27,7 @@ static int *demands;
 static int ranks, rank;
 static mrail_bench_coll_t coll;
 
-/* What this rank has counted since the last call of counters_take(). */
+/* Counters of this rank since the last call of counters_take(). */
 typedef struct counters {
     mrail_bench_coll_rails_t rails;
     uint64_t relayed;

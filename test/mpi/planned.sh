@@ -61,7 +61,7 @@ exchanges 'single-rail ranks, more ranks than rails' 2x2 8 "$single_rail" \
 exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
 # Large chunks are READ.
 exchanges 'single-rail ranks, large chunks' 2x4 8 \
-    "$single_rail --mca coll_mrail_relay_chunk_size 65536" --seeds 1-$last $relays
+    "$(echo "$single_rail" | sed s/4096/65536/)" --seeds 1-$last $relays
 exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
 # On fast rails, the in-flight limit of these exchanges is reached only if it
 # is a few microseconds.
