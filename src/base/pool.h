@@ -1,7 +1,8 @@
 /*
  * A pool of fixed-size elements. It grows in chunks up to a limit, and frees
  * memory only when it is destroyed. A callback allows the owner to register
- * each chunk with a device. Not thread-safe: the caller serialises.
+ * each chunk with a device. Not thread-safe: the caller must serialise all
+ * calls.
  */
 #ifndef MRAIL_BASE_POOL_H
 #define MRAIL_BASE_POOL_H

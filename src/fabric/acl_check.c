@@ -67,7 +67,8 @@ static void drop_foreign(checker_t *checker)
     acl_reader_t *reader = &checker->reader;
     unsigned kept = 0;
 
-    /* Swapped, because is_foreign() looks at all rules. */
+    /* Swap matches instead of overwriting them, because is_foreign() looks at
+     * all of them. */
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         acl_match_t match = reader->matches[i];
 

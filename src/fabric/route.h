@@ -75,8 +75,8 @@ uint32_t mrail_router_hops(const mrail_router_t *router, uint32_t node,
                            uint32_t leaf,
                            uint32_t hops[MRAIL_ROUTE_MAX_CHOICES]);
 
-/* Returns the number of positions of parallel links below a switch that keeps
- * them apart, or 0 if it does not. */
+/* If the switch distinguishes the parallel links below it, returns the number
+ * of their positions; otherwise 0. */
 uint32_t mrail_router_parallel(const mrail_router_t *router, uint32_t node);
 
 /* Writes the live links down to a leaf that are in position `place` among

@@ -118,7 +118,7 @@ static int routes_open_ways(mrail_routes_t *routes, uint32_t row, uint32_t lane,
     return 0;
 }
 
-/* Adds a way over these links, unless one of them is down. */
+/* Adds a way over these links to `ways`, unless one of the links is down. */
 static void routes_add_way(routes_way_t *ways, unsigned *count_p,
                            uint32_t relay, const uint32_t *links,
                            unsigned num_links)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Figures of a mode for the table and the JSON object. Speed-ups are medians over
- * the steps, of the time without a plan over the time with one. */
+/* Figures of a mode for the table and the JSON object. Speed-ups are medians
+ * over the steps, of the time without a plan over the time with one. */
 typedef struct figures {
     double phases_s[MRAIL_MOE_NUM_PHASES], rates[MRAIL_MOE_NUM_EXCHANGES];
     double planned, relayed;               /* fractions; negative: unknown */

@@ -158,8 +158,8 @@ diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm);
 void diagnose_fill_rails(const char *command, const char *path,
                          const mrail_page_t *page, diagnose_rank_t *rank);
 
-/* Reads the processes of this user in `dir`, with two samples that are sample_ns
- * apart. Exits with a message if memory runs out. */
+/* Reads the processes of this user in `dir`, with two samples that are
+ * sample_ns apart. Exits with a message if memory runs out. */
 typedef struct diagnose_reading diagnose_reading_t;
 diagnose_reading_t *diagnose_read(const char *command, const char *dir,
                                   uint64_t sample_ns);

@@ -91,8 +91,8 @@ static int find_hang(const diagnose_check_t *check,
     return count != 0;
 }
 
-/* Adds a finding about a rank that has not entered the call. Returns 0 if it waits
- * elsewhere. */
+/* Adds a finding about a rank that has not entered the call. Returns 0 if it
+ * waits elsewhere. */
 static int check_absent(const diagnose_check_t *check,
                         const diagnose_member_t *member, const hang_t *hang)
 {

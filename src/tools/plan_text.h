@@ -1,6 +1,6 @@
 /*
- * Topologies and demands of `mrail plan` as text. topology/topo_text.h describes
- * the lines of a topology.
+ * Topologies and demands of `mrail plan` as text. topology/topo_text.h
+ * describes the lines of a topology.
  *
  * A demand is a line "FROM TO BYTES", with lists of ranks as in a topology, and
  * bytes with k, m or g as powers of 1024. If several lines name the same pair
@@ -22,8 +22,8 @@
 #define PLAN_TEXT_MAX_TOTAL ((uint64_t)1 << 62)
 #define PLAN_TEXT_WHY_MAX 384
 
-/* Like mrail_topo_text_read(), without the numbers of lines. The caller destroys
- * the topology. */
+/* Like mrail_topo_text_read(), without the numbers of lines. The caller
+ * destroys the topology. */
 static inline int plan_text_topo(const char *name, const char *text,
                                  size_t length, mrail_plan_topo_t **topo_p,
                                  char *why, size_t size)

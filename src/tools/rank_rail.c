@@ -7,9 +7,9 @@
  * If NODES > 0, the ranks are divided into emulated nodes in blocks. If it is
  * 0, the launcher's local ranks are used.
  *
- * Rank i of a node uses GPU i modulo the number of GPUs, as most programs do. It
- * gets the rail that is nearest to this GPU, and of several, the one with the
- * fewest ranks. Without GPUs, ranks get rails in rotation.
+ * Rank i of a node uses GPU i modulo the number of GPUs, as most programs do.
+ * It gets the rail that is nearest to this GPU, and of several, the one with
+ * the fewest ranks. Without GPUs, ranks get rails in rotation.
  */
 #include "config.h"
 #include "base/launch.h"

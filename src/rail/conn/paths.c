@@ -419,7 +419,7 @@ unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                    peer->num_pairs;
         }
     }
-    return peer->base; /* this end would not choose the pair, but need not
+    return peer->base; /* this end would not choose the pair, but does not
                         * refuse it */
 }
 
@@ -464,7 +464,8 @@ void mrail_paths_remove(mrail_peer_t *peer)
         mrail_list_del(&path->affected);
         if (path->prober && (rail->num_probers != 0)) {
             --rail->num_probers;
-            mrail_control_thread_wake(peer->engine); /* for another prober */
+            /* it chooses another prober */
+            mrail_control_thread_wake(peer->engine);
         }
     }
 }

@@ -43,8 +43,8 @@ typedef enum mrail_health_event {
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
     MRAIL_HEALTH_PROBE_REPLY, /* a probe was answered; after PORT_DOWN, only
                                * later probes count */
-    MRAIL_HEALTH_TIMEOUT,     /* deadline: a probe is lost, or a back-off is
-                               * over */
+    MRAIL_HEALTH_TIMEOUT,     /* deadline: a probe is lost, or a back-off has
+                               * ended */
     MRAIL_HEALTH_PROBES_EXHAUSTED, /* deadline: the last probe is lost, and
                                     * another path answers */
     MRAIL_HEALTH_RESTORED,         /* a new QP was connected */

@@ -41,9 +41,9 @@ typedef struct mrail_sched_params {
     int alone;          /* the peer will never have another lane */
     int has_rules;      /* switches have port rules: lanes have known, equal
                          * uplinks */
-    int has_quota;      /* all lanes are those of one rail, whose quota is left;
-                         * other operations may load rails unequally, so their
-                         * bytes do not count */
+    int has_quota;      /* all lanes belong to one rail, which has quota
+                         * left; other operations may load rails unequally,
+                         * so their bytes do not count */
 } mrail_sched_params_t;
 
 /* Automatic chunk size: the time of a chunk, its bounds in bytes, and the

@@ -102,7 +102,7 @@ struct mrail_peer {
     mrail_peer_state_t state;
     unsigned num_boots;  /* 0: no address is known */
     mrail_boot_t *boots; /* [num_boots]; NULL once the rails are known */
-    uint8_t gid[16];     /* of the first rail in the peer's address */
+    uint8_t gid[16];     /* GID of the first rail in the peer's address */
     unsigned num_rails;
     mrail_wire_rail_t *rails; /* [num_rails]; this and the other arrays are
                                * in `tables` */
