@@ -1,6 +1,6 @@
 /*
- * mrail acl: switch rules for the segments of source ports, and the check of a
- * rule set. This file handles options and output; src/fabric/acl.h defines the
+ * mrail acl: writes switch rules for the segments of source ports, and checks
+ * rule sets. This file handles options and output; src/fabric/acl.h defines the
  * rules.
  */
 #include "config.h"

@@ -32,7 +32,8 @@ static double median_speedup(const mrail_moe_run_t *run, int phase)
     return median;
 }
 
-/* Sorts the times of the mode. Speed-ups must be known before. */
+/* Sorts the times of the mode. Call it only after the speed-ups were
+ * computed. */
 static void figures_set(const mrail_moe_run_t *run, int which,
                         figures_t *figures)
 {

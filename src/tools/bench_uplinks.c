@@ -20,7 +20,7 @@
 typedef struct link {
     char name[2 * NAME_MAX_BYTES];
     char lower[NAME_MAX_BYTES], upper[NAME_MAX_BYTES];
-    unsigned port; /* of `lower` */
+    unsigned port; /* port of `lower` */
     double up, down;
 } link_t;
 

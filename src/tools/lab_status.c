@@ -13,7 +13,7 @@
 #define STATUS_COMMAND "lab status"
 
 typedef struct status {
-    double interval_s; /* 0: since the lab was built */
+    double interval_s; /* 0: count from the time when the lab was built */
     const char *svg;
     int json;
 } status_t;

@@ -12,7 +12,7 @@
 
 #define TEXT_COLUMNS 79
 #define HELP_COLUMN 22 /* column of the explanations */
-/* for shell completion; not shown in the help text */
+/* an option for shell completion, which the help text does not show */
 #define LIST_OPTIONS "--list-options"
 
 static const mrail_option_t common[] = {

@@ -6,7 +6,8 @@
  * bytes with k, m or g as powers of 1024. If several lines name the same pair
  * of ranks, their bytes add up.
  *
- * Pure: accesses no file or clock. There is no result if the text has an error.
+ * Pure: accesses no file or clock. If the text has an error, there is no
+ * result.
  */
 #ifndef MRAIL_TOOLS_PLAN_TEXT_H
 #define MRAIL_TOOLS_PLAN_TEXT_H

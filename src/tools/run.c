@@ -1,7 +1,7 @@
 /*
  * mrail run: parses the options, lets mpirun_cmd.c build the command, and
- * executes it. The command is that of mpirun; or, if another launcher has
- * started this process as a rank, that of the rank.
+ * executes it. It is the command of mpirun or, if another launcher has started
+ * this process as a rank, the command of the rank.
  */
 #include "config.h"
 #include "rail/mrail.h"
@@ -24,7 +24,7 @@
 #define COMMAND "run"
 /* same as in lab_command.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
-/* after "run-", the longest text that fits into the name of a session */
+/* maximum length of the text after "run-" in the name of a session */
 #define JOB_NAME_MAX 36u
 /* shared by all jobs of a lab */
 #define MRAIL_LAB_SESSION "lab"

@@ -171,7 +171,7 @@ typedef struct input {
     unsigned num_methods;
     unsigned lanes[16];
     unsigned num_lanes;
-    mrail_ns_t stagger_ns, retry_ns; /* of ethereal */
+    mrail_ns_t stagger_ns, retry_ns; /* settings of the method ethereal */
 } input_t;
 
 static void take_pattern(void *arg, const char *word)

@@ -46,7 +46,7 @@ static int soft_ctl_read(const sroce_fault_action_def_t *defs,
         return -EINVAL;
     }
     strcpy(text, action);
-    words[0] = text; /* in case the action consists only of separators */
+    words[0] = text; /* the action may consist only of separators */
     for (char *p = strtok_r(text, "=,", &save);
          (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
          p = strtok_r(NULL, "=,", &save)) {
@@ -82,7 +82,8 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
 
 #define CTL_FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Settings that are plain numbers. In scripts, they are actions with units. */
+/* Settings whose values are plain numbers. Scripts have actions with units
+ * instead. */
 static const struct {
     const char *name;
     size_t rates[2];   /* offsets of 64-bit fields; 0: none */

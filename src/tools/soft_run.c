@@ -168,7 +168,8 @@ static void soft_run_rates(soft_run_t *run)
     }
 }
 
-/* The list replaces --nodes, --rails, --rate and --base. */
+/* Reads the address file, which replaces --nodes, --rails, --rate and
+ * --base. */
 static void soft_run_list(soft_run_t *run)
 {
     char why[SOFT_WHY_MAX];

@@ -18,10 +18,11 @@
  *
  * MPI must have been initialised with MPI_THREAD_MULTIPLE, because a thread of
  * the library makes the MPI calls. The process must have loaded the CUDA
- * driver, for exchanges of device memory before MPI_Init.
+ * driver, and for exchanges of device memory it must have done so before
+ * MPI_Init.
  *
- * All functions return MPI_SUCCESS or an MPI error code, for which
- * MPI_Error_string() gives a sentence. They do not call error handlers. If
+ * All functions return MPI_SUCCESS or an MPI error code, which
+ * MPI_Error_string() explains. They do not call error handlers. If
  * communication fails later, the stream goes on, further communication on the
  * communicator is skipped, and every later call on it returns the error.
  *
