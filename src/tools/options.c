@@ -16,8 +16,8 @@
 #define LIST_OPTIONS "--list-options"
 
 static const mrail_option_t common[] = {
-    {.names = "-h|--help", .help = "this text"},
-    {.names = "--version", .help = "the version"},
+    {.names = "-h|--help", .help = "print this text and exit"},
+    {.names = "--version", .help = "print the version and exit"},
     {.names = NULL}};
 
 /* ---- Names ---- */
