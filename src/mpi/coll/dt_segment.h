@@ -20,7 +20,7 @@ typedef struct mca_coll_mrail_dt_segment {
     ompi_datatype_t *type;
     uint64_t bytes;
     char *first; /* first byte, or NULL if there are gaps */
-    /* 1: device memory. There are no gaps then. The caller sets it. */
+    /* 1: device memory, which the caller states; such segments have no gaps */
     int is_device;
 } mca_coll_mrail_dt_segment_t;
 

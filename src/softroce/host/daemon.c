@@ -44,7 +44,9 @@ typedef struct sroce_daemon_conn {
 typedef struct sroce_daemon {
     sroce_session_t *session;
     int listen_fd;
-    mrail_ns_t accept_retry_ns; /* do not poll listen_fd before; 0: poll it */
+    /* Time before which listen_fd is not polled, because accept() has failed;
+     * 0: it is polled. */
+    mrail_ns_t accept_retry_ns;
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
