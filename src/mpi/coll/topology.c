@@ -181,7 +181,7 @@ static void take_rails(mca_coll_mrail_topology_t *topology)
 
 /* ---- what a plan could gain ---- */
 
-/* Rates that differ by less count as equal. */
+/* Rates count as equal if their relative difference is smaller. */
 #define SAME_RATE 0.01
 
 /* Returns 1 if the rates of both ranks' rails are in the same proportion. */

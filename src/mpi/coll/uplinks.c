@@ -8,7 +8,7 @@
 
 /* How a rail's bytes from one rank to another divide over its uplinks. */
 typedef struct split {
-    unsigned count;                           /* of paths; 0: unknown */
+    unsigned count;                           /* number of paths; 0: unknown */
     double paths[MCA_COLL_MRAIL_MAX_UPLINKS]; /* capacities */
 } split_t;
 
