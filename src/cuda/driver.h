@@ -86,7 +86,7 @@ const mrail_cuda_t *mrail_cuda_search(void);
 /* Returns the functions of the driver, or NULL if this process has not loaded
  * it. The result stays valid. Without the driver, a call costs about 180
  * instructions, so make it for each registration or collective call, but not
- * for each message. Any thread. */
+ * for each message. Any thread may call it. */
 static inline const mrail_cuda_t *mrail_cuda_find(void)
 {
     const mrail_cuda_t *cuda =
@@ -96,7 +96,7 @@ static inline const mrail_cuda_t *mrail_cuda_find(void)
 }
 
 /* Returns 1 if mrail_cuda_find() has found the driver. Takes only one load, so
- * it may be called for each message. Any thread. */
+ * any thread may call it for each message. */
 static inline int mrail_cuda_is_used(void)
 {
     return __atomic_load_n(&mrail_cuda_found, __ATOMIC_RELAXED) != NULL;
@@ -105,7 +105,8 @@ static inline int mrail_cuda_is_used(void)
 /*
  * Loads and initialises the driver, for programs that themselves use devices.
  * Returns 0 if there is at least one device. Otherwise, returns -ENOENT (no
- * driver), -ENODEV (no device) or -EIO, and writes the reason. Any thread.
+ * driver), -ENODEV (no device) or -EIO, and writes the reason. Any thread may
+ * call it.
  */
 int mrail_cuda_open(const mrail_cuda_t **cuda_p, char *reason, size_t size);
 

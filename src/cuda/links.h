@@ -29,7 +29,7 @@ uint64_t mrail_cuda_pci(const char *text);
 
 /* Reads the links of the GPU with this PCI address. A link counts only if it is
  * up, and if its rate and its far end are known. Without NVML, the result
- * contains no links. Any thread. */
+ * contains no links. Any thread may call it. */
 void mrail_cuda_links_read(const char *pci, mrail_cuda_links_t *links_p);
 
 #endif

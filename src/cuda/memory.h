@@ -40,7 +40,7 @@ int mrail_cuda_recognise(const void *address, size_t length,
                          mrail_cuda_range_t *range_p);
 
 /* Returns 1 if the CPU must not access the byte: it is in device memory, or in
- * managed memory, whose pages would move. Any thread. */
+ * managed memory, whose pages would move. Any thread may call it. */
 static inline int mrail_cuda_is_device(const void *address)
 {
     mrail_cuda_range_t range;

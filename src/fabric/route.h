@@ -21,7 +21,8 @@
  * orchestrator/ports.h.
  *
  * A directed link has the number 2 * link on the way up, and 2 * link + 1 on
- * the way down. Pure. After its creation, only link failures change a router.
+ * the way down. The functions are pure. After its creation, only link failures
+ * change a router.
  */
 #ifndef MRAIL_FABRIC_ROUTE_H
 #define MRAIL_FABRIC_ROUTE_H

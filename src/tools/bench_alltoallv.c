@@ -134,7 +134,8 @@ typedef struct coll_fractions {
     double overhead;
 } coll_fractions_t;
 
-/* Collective. The result is valid only on rank 0. */
+/* Returns the fractions of the measured calls. All ranks must call it. The
+ * result is valid only on rank 0. */
 static coll_fractions_t
 fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
              const mrail_bench_coll_t *coll,
@@ -164,8 +165,8 @@ fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
 }
 
 /* Returns the bytes that plans have assigned to the rails of all ranks, and the
- * bytes that the rails have carried, since `before`. Collective. The result is
- * valid only on rank 0. */
+ * bytes that the rails have carried, since `before`. All ranks must call it,
+ * and the result is valid only on rank 0. */
 static mrail_bench_coll_rails_t
 rails_since(const mrail_bench_coll_t *coll,
             const mrail_bench_coll_rails_t *before)

@@ -214,7 +214,7 @@ typedef struct figures {
     double p50_s, p99_s; /* over the individual half round trips of all pairs */
 } figures_t;
 
-/* Collective. The percentiles are valid only on rank 0. */
+/* All ranks must call it. The percentiles are valid only on rank 0. */
 static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
                         figures_t *figures)
 {

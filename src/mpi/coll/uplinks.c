@@ -25,7 +25,8 @@ static unsigned lanes_on(const uct_mrail_direct_lanes_t *lanes, unsigned place,
     return count;
 }
 
-/* Lanes carry equal parts, or parts in proportion to their uplinks. */
+/* Returns the weight of an uplink: its number of lanes, which carry equal
+ * parts, or its capacity if all capacities are known. */
 static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                         const split_t *split, unsigned uplink)
 {

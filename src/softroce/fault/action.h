@@ -5,7 +5,7 @@
  * instead of actions: each has one function or field for each
  * sroce_fault_setting_t.
  *
- * Pure: text in, numbers out.
+ * Pure: the functions turn text into numbers.
  */
 #ifndef MRAIL_SROCE_FAULT_ACTION_H
 #define MRAIL_SROCE_FAULT_ACTION_H
