@@ -11,7 +11,7 @@
  *   port's segment. A spine below cores uses the segment within the leaf's
  *   segment.
  * - Where a packet turns around, it goes down on a link with the same position
- *   among parallel links as the link on which it came up, like in the paper's
+ *   among parallel links as the link on which it came up, as in the paper's
  *   spine VRFs.
  * - A spine below a core hashes packets from the core over its links to the
  *   leaf, because no VRF concerns them. Only in MRAIL_ROUTE_ETHEREAL, the

@@ -50,9 +50,9 @@ typedef struct mca_coll_mrail_rank_entry {
 /*
  * Without a topology file, a rail is a leaf, and rails are numbered by
  * ascending leaf. If a rank has several rails on a leaf, each of them is a rail
- * of its own. With a topology file, rails have the numbers of the file, and the
- * rails in a rank's entry correspond to those that the file lists for the rank,
- * in ascending order.
+ * of its own. With a topology file, rails have the numbers of the file. The
+ * rails in a rank's entry correspond, in ascending order, to those that the
+ * file lists for the rank.
  */
 typedef struct mca_coll_mrail_topology {
     unsigned num_ranks, num_nodes, num_rails;
