@@ -44,12 +44,12 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 #define ACL_MAX_EDGES 4096u
 #define ACL_MAX_WORDS 1024 /* maximum words per statement */
 
-/* From which rules of its list an entry without a target takes packets. */
+/* The rules of its list from which an entry without a target takes packets. */
 typedef enum acl_place {
-    ACL_TAKES_LATER, /* from those after it */
+    ACL_TAKES_LATER, /* rules after the entry */
     ACL_TAKES_EARLIER,
     ACL_TAKES_ALL,
-    ACL_TAKES_BY_ORDER /* from those of the same or a higher `order` */
+    ACL_TAKES_BY_ORDER /* rules of the same or a higher `order` */
 } acl_place_t;
 
 typedef struct acl_match {

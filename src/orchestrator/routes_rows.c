@@ -29,7 +29,7 @@ static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
 
 /* One way through a slot. */
 typedef struct routes_way {
-    uint32_t relay; /* or the rail towards the spine */
+    uint32_t relay; /* the relay, or the rail towards the spine */
     uint32_t link[MRAIL_FLOWS_BRANCH_LINKS];
 } routes_way_t;
 

@@ -75,7 +75,7 @@ typedef struct sgpu_phys {
     sgpu_dev_t *dev;  /* `gpu` as a device of this process; NULL: not visible */
     uint64_t charged; /* bytes to return to the GPU at the end */
     int is_shareable; /* cuMemCreate with a file descriptor as handle type */
-    dev_t st_dev;     /* with st_ino, identifies the file */
+    dev_t st_dev;     /* identifies the file, together with st_ino */
     ino_t st_ino;
 } sgpu_phys_t;
 
@@ -93,17 +93,18 @@ typedef struct sgpu_mem {
     sgpu_mem_kind_t kind;
     unsigned refs; /* held by the table and by work in streams */
     uint64_t base, size;
-    char *view;        /* where this library accesses it */
+    char *view;        /* address at which this library accesses it */
     sgpu_phys_t *phys; /* NULL: host memory */
-    uint64_t offset;   /* in phys */
+    uint64_t offset;   /* offset in phys */
     sgpu_dev_t *dev;
     uint64_t ctx; /* handle of the context that made it */
     uint64_t id;  /* unique in the process */
     uint64_t pool;
     unsigned flags;      /* host memory: the caller's flags */
     unsigned opened;     /* imported: number of opens */
-    uint32_t readers;    /* for mapped memory, bit i: device i may read */
-    uint32_t writers;    /* the same for writing; other kinds: all bits are 1 */
+    uint32_t readers;    /* mapped memory: bit i is 1 if device i may read */
+    uint32_t writers;    /* bit i is 1 if device i may write; other kinds:
+                          * all bits are 1 */
     int is_freed;        /* freed by a cuMemFreeAsync that its stream has not
                        * reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */

@@ -93,7 +93,7 @@ typedef struct sgpu_op {
 
 typedef enum sgpu_step {
     SGPU_STEP_DONE,
-    SGPU_STEP_AGAIN /* at op->wake_ns */
+    SGPU_STEP_AGAIN /* continue at op->wake_ns */
 } sgpu_step_t;
 
 /* ---- stream.c ---- */

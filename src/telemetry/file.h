@@ -27,7 +27,7 @@
 typedef enum mrail_tele_kind {
     MRAIL_TELE_PAGE,
     MRAIL_TELE_CALLS,
-    MRAIL_TELE_ALL /* for readers: files of every kind */
+    MRAIL_TELE_ALL /* files of all kinds; only readers use this value */
 } mrail_tele_kind_t;
 
 /* ---- writer ---- */

@@ -84,7 +84,7 @@ typedef enum diagnose_cause {
 } diagnose_cause_t;
 
 typedef struct diagnose_cause_text {
-    const char *name;    /* for JSON */
+    const char *name;    /* name in JSON */
     const char *culprit; /* "compute", "rank", "rail" or "path" */
     const char *text;    /* completes "rank 3 ..." or "rail mlx5_0:1 ..." */
 } diagnose_cause_text_t;

@@ -18,7 +18,7 @@ typedef struct uct_mrail_rail {
      * while they kept the rail busy; 0: unknown. Excludes traffic of other
      * processes on the node. */
     double live_in;
-    double live_out; /* the same for PUTs */
+    double live_out; /* rate of PUTs, as for live_in */
     int is_up;       /* 0: the rail carries no traffic at present */
     char device[64];
 } uct_mrail_rail_t;

@@ -90,7 +90,7 @@
 
 typedef struct calls_module {
     mca_coll_base_module_t super;
-    mrail_calls_comm_t *record; /* in the file; NULL: not enabled */
+    mrail_calls_comm_t *record; /* record in the file; NULL: not enabled */
     uint32_t index;             /* index of that record */
     /* A collective may be built from others on the same communicator, which do
      * not count. */

@@ -53,15 +53,15 @@ typedef struct mca_coll_mrail_rail {
 /* Lower bounds on the time of an exchange from the loads of the links, in
  * seconds. */
 typedef struct mca_coll_mrail_forecast {
-    double unplanned; /* without a plan; see unplanned.h */
-    /* with the plan; or, if none was made, a lower bound for all plans */
+    double unplanned; /* time without a plan; see unplanned.h */
+    /* time with the plan; if none was made, a lower bound for all plans */
     double planned;
     double cost;    /* time to make the plan, on which the ranks agree */
     int is_planned; /* 1: there is a plan */
     int is_gain;    /* 1: the plan is worth its cost */
     /* 1: plans would have gained, but so far less than a plan costs */
     int is_deferred;
-    /* 1: executed without a plan, because ranks have device memory */
+    /* 1: the exchange has no plan, because ranks have device memory */
     int is_device;
 } mca_coll_mrail_forecast_t;
 
@@ -78,7 +78,7 @@ typedef struct mca_coll_mrail_schedule {
     mrail_plan_t *plan;
     /* 1: relay buffers are on GPUs, and bytes within a node take GPU links */
     int is_on_devices;
-    mca_coll_mrail_unplanned_t *unplanned; /* for the links of `plan` */
+    mca_coll_mrail_unplanned_t *unplanned; /* model of the links of `plan` */
     mrail_plan_demand_t *demands;
     size_t num_demands, max_demands;
     mca_coll_mrail_schedule_entry_t *sends,

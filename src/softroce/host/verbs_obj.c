@@ -136,7 +136,7 @@ static int obj_page_check(uintptr_t address)
     return ((process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0) &&
             (errno == EFAULT))
                ? EFAULT
-               : 0; /* also if the system does not permit the call */
+               : 0; /* 0 also if the system does not permit the call */
 }
 
 /* Checks the memory and the access flags. A device would pin the memory, so it
