@@ -30,7 +30,7 @@ typedef struct mrail_sched_lane {
                                 * mrail_sched_done() */
     uint64_t taken;            /* bytes of chunks that mrail_sched_pick() gave
                                 * the lane, since the peer's lanes changed */
-    uint64_t quota_taken;      /* the same, for operations with a quota */
+    uint64_t quota_taken;      /* bytes of such chunks with a quota */
     int usable;                /* the lane may take a chunk now */
 } mrail_sched_lane_t;
 
