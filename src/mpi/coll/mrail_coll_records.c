@@ -197,8 +197,7 @@ static mca_coll_mrail_step_t read_records(mca_coll_mrail_op_t *op)
 
         if (!mca_coll_mrail_record_check(record, words, i,
                                          records->num_ranks)) {
-            agreement.any_cannot = 1; /* no rank of this build writes such a
-                                       * record */
+            agreement.any_cannot = 1; /* no rank of this build writes it */
             continue;
         }
         add_record(&agreement, record);
