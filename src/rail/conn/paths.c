@@ -62,9 +62,9 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
-/* Lets a path on which a probe was lost try the next source port, if no lane
- * leads to the peer any more. The uplink of the last port may have failed. The
- * next lane of the path takes the port that works. */
+/* If no lane to the peer is usable, moves a path on which a probe was lost to
+ * the next source port, because the uplink of the last port may have failed.
+ * The next lane of the path takes the port that works. */
 static MRAIL_CTL void mrail_path_next_port(mrail_peer_t *peer, unsigned slot)
 {
     mrail_path_t *path = &peer->paths[slot];

@@ -69,7 +69,7 @@ typedef struct mrail_path {
     unsigned turn;          /* number of times that `sport` was replaced; see
                              * mrail_path_next_port() */
     uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer; 0: none */
-    mrail_handle_t handle;  /* for probes */
+    mrail_handle_t handle;  /* handle for probes */
     unsigned handle_pair;   /* rail pair of `handle` */
     unsigned stalls;        /* stalls that an answer disproved */
     mrail_ns_t stall_ns;    /* time of the last stall */
