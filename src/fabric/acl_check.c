@@ -1,7 +1,7 @@
 /*
  * Checks a rule set. It finds ports without a rule, with several rules, or with
- * a rule that has no uplink, and checks whether the rules divide the range in
- * the same way as the lanes. acl_applied.c checks to which packets the rules
+ * a rule that has no uplink. It also checks whether the rules divide the range
+ * in the same way as the lanes. acl_applied.c checks to which packets the rules
  * apply.
  *
  * The check assigns each port to the first rule in the text that matches it.
@@ -67,7 +67,8 @@ static void drop_foreign(checker_t *checker)
     acl_reader_t *reader = &checker->reader;
     unsigned kept = 0;
 
-    /* Swapped, because is_foreign() looks at all rules. */
+    /* Swap matches instead of overwriting them, because is_foreign() looks at
+     * all of them. */
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         acl_match_t match = reader->matches[i];
 

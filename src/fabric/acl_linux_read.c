@@ -1,7 +1,7 @@
 /*
- * Reads the rules of a Linux router: a script of `mrail acl`, or what nft(8) and
- * ip-rule(8) list. Rules of nft set marks, and routing rules send a mark or a
- * range of ports to a table. Sources: [nft], [ip-rule].
+ * Reads the rules of a Linux router: a script of `mrail acl`, or what nft(8)
+ * and ip-rule(8) list. Rules of nft set marks, and routing rules send a mark or
+ * a range of ports to a table. Sources: [nft], [ip-rule].
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -153,8 +153,8 @@ static void read_source(const acl_line_t *line, acl_match_t *match)
     }
 }
 
-/* Returns the value after "mark set", or NULL. The mark of a connection does not
- * count. */
+/* Returns the value after "mark set", or NULL. The mark of a connection does
+ * not count. */
 static const char *mark_of(const acl_line_t *line)
 {
     for (unsigned at = 0; at + 2 < line->num; ++at) {
@@ -233,8 +233,8 @@ static int read_nft(acl_reader_t *reader, const acl_line_t *line)
         return add_mark(reader, line, mark, &match);
     }
     match.returns = !is_lost && acl_find_word(line, "return") < line->num;
-    /* A packet with a mark can still be lost, but "return" and "accept" keep the
-     * mark. The command "insert" puts a rule before all others. */
+    /* A packet with a mark can still be lost, but "return" and "accept" keep
+     * the mark. The command "insert" puts a rule before all others. */
     if (is_lost || acl_find_word(line, "insert") < line->num) {
         match.place = ACL_TAKES_ALL;
     }
@@ -341,8 +341,8 @@ static int is_word(const char *word, const char *other)
     return word != NULL && strcmp(word, other) == 0;
 }
 
-/* Returns 1 if a routing rule is for other packets: those for local hosts, those
- * of the switch itself, or other protocols. */
+/* Returns 1 if a routing rule is for other packets: those for local hosts,
+ * those of the switch itself, or other protocols. */
 static int is_other_rule(acl_reader_t *reader, const acl_line_t *line,
                          const char *table, int *ret_p)
 {
@@ -376,8 +376,8 @@ static int add_taker(acl_reader_t *reader, const acl_line_t *line,
     return acl_add_match(reader, &match);
 }
 
-/* Reads "ip rule add [fwmark M] [sport A-B dport 4791] lookup|table T". Without a
- * priority, the kernel puts a rule before all others. */
+/* Reads "ip rule add [fwmark M] [sport A-B dport 4791] lookup|table T". Without
+ * a priority, the kernel puts a rule before all others. */
 static int read_rule(acl_reader_t *reader, const acl_line_t *line)
 {
     acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP};
@@ -416,8 +416,8 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
                         match.key);
 }
 
-/* Returns 1 if the mask lets through a mark of the rules other than its own, for
- * which read_rule() has added an edge. */
+/* Returns 1 if the mask lets through a mark of the rules other than its own,
+ * for which read_rule() has added an edge. */
 static int is_masked_mark(const acl_reader_t *reader, const char *text)
 {
     unsigned long mark, mask, other;

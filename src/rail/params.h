@@ -198,11 +198,11 @@ int mrail_config_set(mrail_config_t *config, const char *name,
 /* A parameter as users see it. */
 typedef struct mrail_param_info {
     const char *name;  /* "UCX_MRAIL_TIMEOUT" */
-    const char *value; /* from the environment, or the default */
+    const char *value; /* value in the environment, or the default */
     const char *default_value;
     const char *type; /* "a whole number", in words */
     const char *help; /* lines */
-    int is_set;       /* in the environment */
+    int is_set;       /* 1: the environment sets it */
 } mrail_param_info_t;
 
 /* Calls `func` for each parameter, in the order of the table. Values are not

@@ -88,7 +88,8 @@ void mrail_calls_comm_remove(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->id, 0, __ATOMIC_RELEASE);
 }
 
-/* Approximate, because the rate of the counter is the mean since the start. */
+/* Returns the length of a tick. It is approximate, because it is the mean since
+ * the start of the process. */
 static double calls_ns_per_tick(const mrail_calls_t *calls, uint64_t now_ticks,
                                 uint64_t now_ns)
 {
@@ -232,7 +233,7 @@ mrail_page_status_t mrail_calls_check(mrail_calls_t *calls,
                          &clock);
     }
     if (after->wait.count != before->wait.count) {
-        calls->wait.count = 0; /* it has moved on */
+        calls->wait.count = 0; /* the process has left this wait */
     }
     calls->wait.since = calls_ns(&clock, calls->wait.since);
     calls->wait.kind = MRAIL_MIN(calls->wait.kind, MRAIL_CALLS_UNKNOWN);
@@ -248,7 +249,7 @@ static int calls_get(int fd, mrail_calls_t *calls)
     return pread(fd, calls, sizeof(*calls), 0) == (ssize_t)sizeof(*calls);
 }
 
-/* Copies three times; see mrail_calls_check(). */
+/* Copies the file three times; see mrail_calls_check(). */
 static mrail_page_status_t calls_read_open(int fd, const struct stat *st,
                                            mrail_calls_t *calls,
                                            mrail_calls_t *others)

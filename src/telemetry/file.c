@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The end of a name. */
+/* Suffixes of file names. */
 static const char *const suffixes[] = {
     [MRAIL_TELE_PAGE] = "", [MRAIL_TELE_CALLS] = ".calls"};
 

@@ -1,12 +1,12 @@
 /*
  * The files in which a process exports its telemetry: names, locks, and the end
- * of a file. The parts of a file belong to page.h, ring.h and calls.h.
+ * of a file. page.h, ring.h and calls.h describe the parts of a file.
  *
  *   DIR/mrail-telemetry.UID.PID.ID         the telemetry page, and its ring
  *   DIR/mrail-telemetry.UID.PID.ID.calls   the MPI calls
  *
- * A file gets its name once it is locked and complete. It remains if the process
- * is killed. The lock shows whether the process is alive.
+ * A file gets its name once it is locked and complete. It remains if the
+ * process is killed. The lock shows whether the process is alive.
  *
  * The file has mode 0400, so that only root can open it for writing. A process
  * that truncated it would end the writer with SIGBUS at its next store to the
@@ -27,12 +27,12 @@
 typedef enum mrail_tele_kind {
     MRAIL_TELE_PAGE,
     MRAIL_TELE_CALLS,
-    MRAIL_TELE_ALL /* for readers: files of every kind */
+    MRAIL_TELE_ALL /* files of all kinds; only readers use this value */
 } mrail_tele_kind_t;
 
 /* ---- writer ---- */
 
-/* A file of this process. The owner serialises. */
+/* A file of this process. The owner must serialise all calls. */
 typedef struct mrail_tele_file {
     int fd;            /* -1 in a child after fork(), which closes the file */
     mrail_list_t list; /* node of the list of open files */

@@ -13,7 +13,7 @@
 
 typedef struct mrail_follow {
     int fd;
-    mrail_ring_reader_t reader; /* also counts missed records */
+    mrail_ring_reader_t reader; /* reads the ring, and counts missed records */
 } mrail_follow_t;
 
 /* Opens the ring of the page at `path`. On success, fills in *follow and

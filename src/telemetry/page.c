@@ -16,7 +16,7 @@
 
 struct mrail_page_file {
     mrail_tele_file_t file; /* its mapping is the ring */
-    mrail_ring_t ring;      /* as it was initialised */
+    mrail_ring_t ring;      /* its initial state, for mrail_page_ring() */
     union {
         mrail_page_t page;
         char image[sizeof(mrail_page_t)]; /* the page as it is in the file */

@@ -12,12 +12,12 @@
 
 #define TEXT_COLUMNS 79
 #define HELP_COLUMN 22 /* column of the explanations */
-/* for shell completion; not shown in the help text */
+/* an option for shell completion, which the help text does not show */
 #define LIST_OPTIONS "--list-options"
 
 static const mrail_option_t common[] = {
-    {.names = "-h|--help", .help = "this text"},
-    {.names = "--version", .help = "the version"},
+    {.names = "-h|--help", .help = "print this text and exit"},
+    {.names = "--version", .help = "print the version and exit"},
     {.names = NULL}};
 
 /* ---- Names ---- */

@@ -237,9 +237,8 @@ struct mrail_engine {
     mrail_ns_t evict_search_ns; /* time of the last search for lanes to evict */
     unsigned evict_next;        /* index of the lane at which the next search
                                  * begins */
-    uint64_t
-        evict_serial;     /* qp_serial of the last lane that must be evicted; 0:
-                           * none */
+    /* qp_serial of the last lane that must be evicted; 0: none */
+    uint64_t evict_serial;
     unsigned num_further; /* lanes with a QP, without the first lane of each
                            * peer */
     unsigned num_qps;

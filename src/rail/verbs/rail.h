@@ -282,8 +282,8 @@ typedef enum mrail_access {
  * failure. */
 struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
                               mrail_access_t access);
-/* Registers a part of a dma-buf, which starts at `offset`, with full access. WRs
- * and peers use `address`. */
+/* Registers a part of a dma-buf, which starts at `offset`, with full access.
+ * WRs and peers use `address`. */
 struct ibv_mr *mrail_rail_reg_dmabuf(mrail_rail_t *rail, int fd,
                                      uint64_t offset, void *address,
                                      size_t length);
