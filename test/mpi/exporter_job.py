@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Scrapes a running job of four ranks with four rails each:
-exporter_job.py MRAIL SESSION UNTIL. The job ends when the file UNTIL exists.
-Writes TAP."""
+exporter_job.py MRAIL SESSION. Writes TAP."""
 
 import json
 import os
@@ -17,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 # pylint: disable=wrong-import-position
 from prometheus import Scrape, decreased  # noqa: E402
 
-MRAIL, SESSION, UNTIL = sys.argv[1:4]
+MRAIL, SESSION = sys.argv[1:3]
 RANKS, RAILS = 4, 4
 COUNT = 0
 
@@ -211,7 +210,6 @@ def main():
     check("the rails carry what the transport counts", why is None, why)
     test_failover(watcher)
     test_stopped(watcher, pids)
-    pathlib.Path(UNTIL).touch()
     check("when the job ends, its series end", eventually(
         lambda: not watcher.scrape().values("mrail_process_up"), 60))
     watcher.stop.set()
