@@ -164,9 +164,8 @@ static const mrail_option_t options[] = {
      MRAIL_OPTION_TEXT, FIELD(exporter.dir), 0, 0, NULL},
     {.names = NULL}};
 
-static const char *const synopsis[] = {
-    "[--listen ADDRESS:PORT] [--per-lane] [--keep TIME] [--dir DIR]",
-    "--print [--per-lane] [--keep TIME] [--dir DIR]", NULL};
+static const char *const synopsis[] = {"[--listen ADDRESS:PORT] [OPTION...]",
+                                       "--print [OPTION...]", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,

@@ -115,7 +115,7 @@ typedef struct mrail_rail {
     /* data; any thread may call mrail_tele_flow_live() */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
     /* Of ended lanes; control. */
-    uint64_t carried;       /* bytes */
+    uint64_t carried; /* bytes */
     uint64_t stalled_ns;
     uint64_t idle_ns;
     uint64_t work[2];       /* data: bytes of completed chunks of all lanes:
