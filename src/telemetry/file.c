@@ -17,9 +17,11 @@
 static const char *const suffixes[] = {
     [MRAIL_TELE_PAGE] = "", [MRAIL_TELE_CALLS] = ".calls"};
 
+#define FILE_PREFIX "mrail-telemetry."
+
 static int file_prefix(char *to, size_t size)
 {
-    return snprintf(to, size, "mrail-telemetry.%u.", (unsigned)geteuid());
+    return snprintf(to, size, FILE_PREFIX "%u.", (unsigned)geteuid());
 }
 
 static mrail_tele_kind_t file_kind(const char *name)
@@ -92,6 +94,25 @@ int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
     }
     free(entries);
     return found;
+}
+
+int mrail_tele_file_others(const char *dir)
+{
+    DIR *stream = opendir(dir);
+    const struct dirent *entry;
+    int count = 0;
+
+    if (stream == NULL) {
+        return -errno;
+    }
+    while ((entry = readdir(stream)) != NULL) {
+        count += (strncmp(entry->d_name, FILE_PREFIX,
+                          sizeof(FILE_PREFIX) - 1) == 0) &&
+                 !file_filter(entry) &&
+                 (file_kind(entry->d_name) == MRAIL_TELE_PAGE);
+    }
+    closedir(stream);
+    return count;
 }
 
 typedef struct file_cleaning {

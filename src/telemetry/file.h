@@ -80,6 +80,10 @@ int mrail_tele_file_is_held(int fd);
 int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
                          void (*visit)(const char *path, void *arg), void *arg);
 
+/* Returns the number of pages of other users in `dir`, by their names, or
+ * -errno. Does not open them. */
+int mrail_tele_file_others(const char *dir);
+
 /* Removes files of this user whose processes ended abnormally at least
  * min_age_s ago. Returns their number, or -errno. */
 int mrail_tele_file_clean(const char *dir, long min_age_s);

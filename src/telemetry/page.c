@@ -310,6 +310,11 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
     return held ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_ENDED;
 }
 
+static mrail_page_status_t page_open_error(void)
+{
+    return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
+}
+
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
 {
     struct stat st;
@@ -317,9 +322,28 @@ mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
     mrail_page_status_t status;
 
     if (fd < 0) {
-        return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
+        return page_open_error();
     }
     status = page_read_open(fd, &st, page);
+    close(fd);
+    return status;
+}
+
+mrail_page_status_t mrail_page_peek(const char *path, int64_t *changed_s_p)
+{
+    struct stat st;
+    mrail_page_head_t head;
+    int fd = mrail_tele_file_open(path, &st);
+    mrail_page_status_t status;
+
+    if (fd < 0) {
+        return page_open_error();
+    }
+    status = mrail_page_check(fd, &st, &head);
+    if ((status == MRAIL_PAGE_ALIVE) && !mrail_tele_file_is_held(fd)) {
+        status = MRAIL_PAGE_ENDED;
+    }
+    *changed_s_p = st.st_mtime;
     close(fd);
     return status;
 }

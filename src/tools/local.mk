@@ -190,6 +190,19 @@ mrail_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
     libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-diagnose.1
 
+# mrail exporter: metrics for Prometheus.
+pkglibexec_PROGRAMS += mrail-exporter
+noinst_LTLIBRARIES += libmrail-exporter.la
+libmrail_exporter_la_SOURCES = src/tools/exporter.h \
+    src/tools/exporter_http.h src/tools/exporter_listen.c \
+    src/tools/exporter_metrics.c src/tools/exporter_scrape.c \
+    src/tools/exporter_select.c src/tools/exporter_text.c
+mrail_exporter_SOURCES = src/tools/exporter.c src/tools/exporter_http.c
+mrail_exporter_CFLAGS = $(AM_CFLAGS) $(MICROHTTPD_CFLAGS)
+mrail_exporter_LDADD = libmrail-exporter.la libmrail-top.la \
+    libmrail-telemetry.la libmrail-tool.la $(MICROHTTPD_LIBS)
+dist_man_MANS += src/tools/man/mrail-exporter.1
+
 # Shell completions, which ask the commands for their words.
 bashcompdir = $(datarootdir)/bash-completion/completions
 zshcompdir = $(datarootdir)/zsh/site-functions

@@ -279,6 +279,9 @@ void mrail_lane_destroy_qp(mrail_lane_t *lane)
         engine->sq_entries -= lane->sq_depth;
         lane->rail->carried += lane->am_carried + lane->rma_carried;
         lane->am_carried = lane->rma_carried = 0;
+        lane->rail->stalled_ns += lane->stalled_ns;
+        lane->rail->idle_ns += lane->idle_ns;
+        lane->stalled_ns = lane->idle_ns = 0;
         memset(&lane->batch, 0, sizeof(lane->batch));
         lane->batch.am_begin = lane->am.sent;
         lane->rail->num_am_lanes -= (lane->am.window != 0);

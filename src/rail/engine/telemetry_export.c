@@ -90,23 +90,40 @@ void mrail_telemetry_export_close(mrail_engine_t *engine)
 
 static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
 {
+    mrail_ns_t now_ns = mrail_clock_now();
+
     for (unsigned i = 0; i < page->num_rails; ++i) {
-        page->rails[i].nominal = engine->rails[i].attr.rate_bps / 8;
-        page->rails[i].bytes = engine->rails[i].carried;
-        page->rails[i].num_lanes = 0;
+        const mrail_rail_t *rail = &engine->rails[i];
+        mrail_page_rail_t *to = &page->rails[i];
+
+        to->nominal = rail->attr.rate_bps / 8;
+        to->bytes = rail->carried;
+        to->stalled_ns = rail->stalled_ns;
+        to->idle_ns = rail->idle_ns;
+        to->live_out =
+            mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_OUT], now_ns);
+        to->live_in = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_IN], now_ns);
+        to->is_down = rail->port_down || rail->fatal || rail->outage;
+        to->num_lanes = 0;
     }
+}
+
+/* Adds a lane to the sums of its rail. */
+static void export_sums(const mrail_lane_t *lane, mrail_page_rail_t *to)
+{
+    to->num_lanes += mrail_lane_is(lane, MRAIL_LANE_CONNECTED);
+    to->bytes += lane->am_carried + lane->rma_carried;
+    to->stalled_ns += lane->stalled_ns;
+    to->idle_ns += lane->idle_ns;
 }
 
 static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
 {
     const mrail_health_t *health = &lane->peer->paths[lane->slot].health;
-    uint64_t bytes = lane->am_carried + lane->rma_carried;
     mrail_page_lane_t *to;
 
     if ((lane->rail != NULL) && (lane->rail->index < page->num_rails)) {
-        page->rails[lane->rail->index].num_lanes +=
-            mrail_lane_is(lane, MRAIL_LANE_CONNECTED);
-        page->rails[lane->rail->index].bytes += bytes;
+        export_sums(lane, &page->rails[lane->rail->index]);
     }
     if (page->num_lanes == MRAIL_PAGE_LANES) {
         ++page->more_lanes;
@@ -114,7 +131,7 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     }
     to = &page->lanes[page->num_lanes++];
     to->peer = lane->peer->id;
-    to->bytes = bytes;
+    to->bytes = lane->am_carried + lane->rma_carried;
     to->rate = mrail_tele_window_rate(&lane->sched.meter);
     to->outstanding = lane->sched.inflight + lane->am.inflight;
     to->stalled_ns = lane->stalled_ns;
