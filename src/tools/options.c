@@ -234,7 +234,7 @@ static void set_seconds(const mrail_command_t *command,
                         const mrail_option_t *option, const char *name,
                         const char *text, void *target)
 {
-    double min = (double)option->min * 1e-3, max = (double)option->max * 1e-3;
+    double min = (double)option->min / 1e3, max = (double)option->max / 1e3;
 
     if (mrail_number_seconds(text, min, max, field_of(option, target)) != 0) {
         mrail_tool_usage(command->name,

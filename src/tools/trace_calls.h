@@ -6,7 +6,7 @@
 #include "telemetry/calls.h"
 #include "tools/perfetto.h"
 
-/* What has been shown of a communicator. */
+/* The calls of a communicator that have been shown. */
 typedef struct trace_comm {
     uint64_t id; /* of the communicator; 0: this place is free */
     uint64_t track;

@@ -41,7 +41,7 @@ typedef struct trace_tracks_config {
     const void *arg;
 } trace_tracks_config_t;
 
-/* What a trace has of a process. */
+/* The contents of a trace for one process. */
 typedef struct trace_totals {
     uint64_t records; /* shown */
     uint64_t bytes;   /* of records without failure */

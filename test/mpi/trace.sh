@@ -87,7 +87,8 @@ refused 'a job that is not there' 1 'no process or job none keeps records' \
 refused 'a file that exists' 1 "$tmp/short exists; --force replaces it$" \
     -o "$tmp/short"
 refused 'a directory that does not exist' 1 \
-    'cannot write .*/none/trace: No such file or directory$' -o "$tmp/none/trace"
+    'cannot write .*/nowhere/trace: No such file or directory$' \
+    -o "$tmp/nowhere/trace"
 "$mrail" trace -o "$tmp/interrupted" >"$tmp/trace.interrupted" 2>&1 &
 interrupted=$!
 await 20 test -s "$tmp/interrupted" || true
@@ -137,7 +138,6 @@ pages=$UCX_MRAIL_TELEMETRY_DIR
 for page in "$pages"/mrail-telemetry.*[0-9a-f]; do
     echo "$page"
 done | grep -v calls >"$tmp/pages"
-page=$(head -n 1 "$tmp/pages")
 pids=$(sed 's/.*mrail-telemetry\.[0-9]*\.\([0-9]*\)\..*/\1/' "$tmp/pages")
 "$mrail" trace -o "$tmp/alive" >"$tmp/trace" 2>&1 &
 tracer=$!
@@ -157,6 +157,7 @@ checked killed
     not_ok 'named pages' "$(cat "$tmp/trace")"
 expect 'named pages: both processes' "$tmp/trace" ' records of 2 processes, '
 checked named
+cp "$(head -n 1 "$tmp/pages")" "$tmp/page"
 
 # ---- records on request ----
 
@@ -182,14 +183,14 @@ unset UCX_MRAIL_TELEMETRY_RECORDING
 # ---- damaged files ----
 
 damaged=$tmp/mrail-telemetry.0.1.1
-cp "$page" "$damaged"
+cp "$tmp/page" "$damaged"
 chmod u+w "$damaged"
 printf '\001\000\000\000' |
     dd of="$damaged" bs=1 seek=4 conv=notrunc 2>"$tmp/dd"
 refused 'another version' 1 \
     "^mrail trace: $damaged: it was written by another version of mrail$" \
     -o "$tmp/refused" "$damaged"
-head -c 100000 "$page" >"$damaged"
+head -c 100000 "$tmp/page" >"$damaged"
 refused 'a truncated file' 1 \
     "^mrail trace: $damaged: it is not a telemetry page, or only part of one$" \
     -o "$tmp/refused" "$damaged"

@@ -4,8 +4,9 @@
  * produce one for each completion that the engine requested.
  */
 #include "config.h"
-#include "mock_peer.h"
 #include "rail/state/record.h"
+
+#include "mock_peer.h"
 
 #include <errno.h>
 #include <setjmp.h>
