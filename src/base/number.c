@@ -147,7 +147,7 @@ int mrail_number_seconds(const char *text, double min, double max,
             return -EINVAL;
         }
     }
-    value = ((double)whole + millionths * 1e-6) * units[i].seconds;
+    value = ((double)whole + millionths / 1e6) * units[i].seconds;
     if (value < min || value > max) {
         return -ERANGE;
     }

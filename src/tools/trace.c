@@ -201,9 +201,9 @@ static const mrail_option_t options[] = {
     {.names = NULL}};
 
 static const char *const synopsis[] = {
-    "[--interval TIME] [--count N] [--rank LIST] [PID|JOB|PAGE...]",
-    "--raw [--json] [--count N] [--rank LIST] [PID|JOB|PAGE...]",
-    "-o FILE [--duration TIME] [--rank LIST] [PID|JOB|PAGE...]", NULL};
+    "[--interval TIME] [--count N] [PID|JOB|PAGE...]",
+    "--raw [--json] [--count N] [PID|JOB|PAGE...]",
+    "-o FILE [--duration TIME] [PID|JOB|PAGE...]", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,

@@ -98,6 +98,16 @@ static void test_iec_sizes(void **state)
     assert_true(value == (uint64_t)3 << 40);
 }
 
+/* The limits belong to the range, in each unit. */
+static void test_seconds_limits(void **state)
+{
+    double seconds;
+
+    assert_int_equal(mrail_number_seconds("0.1", 100 / 1e3, 0.3, &seconds), 0);
+    assert_int_equal(mrail_number_seconds("0.3", 0.1, 300 / 1e3, &seconds), 0);
+    assert_int_equal(mrail_number_seconds("0.09", 0.1, 0.3, &seconds), -ERANGE);
+}
+
 static void test_seconds(void **state)
 {
     static const struct {
@@ -324,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_ppm),
         cmocka_unit_test(test_iec_sizes),
         cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_seconds_limits),
         cmocka_unit_test(test_rates),
         cmocka_unit_test(test_size_lists),
         cmocka_unit_test(test_size_ranges_random),
