@@ -28,7 +28,7 @@ is 'mpirun puts one rank on each host' \
 cat >"$tmp/jobs" <<'END'
 bench()
 {
-    "$mrail" bench alltoallv --soft lab -np 4 --json "$@"
+    "$mrail" bench alltoallv --soft lab -np 4 --json --warmup 2 "$@"
 }
 bench --sizes 4m --iterations 10 >"$tmp/one" 2>"$tmp/one.err" || echo 'one fails'
 "$mrail" lab status >"$tmp/status"
@@ -76,5 +76,25 @@ for routing in rules rules-drop; do
                 "most over least: $loads %" "$tmp/status"
         fi
     done
+done
+
+# Small messages use one lane to each peer. If a rule drops the packets of that
+# lane's uplink for good, the lane must come up again on another uplink.
+cat >"$tmp/down" <<'END'
+for uplink in 0 1 2 3; do
+    "$mrail" bench alltoallv --soft lab -np 4 --json --sizes 4m,64 \
+        --hotspot 1 --iterations 20 >"$tmp/down$uplink" 2>"$tmp/down$uplink.err" &
+    sleep 2
+    "$mrail" lab ctl "l1:$uplink" down
+    wait $! || echo "uplink $uplink: exit status $?"
+    "$mrail" lab ctl "l1:$uplink" up
+done
+END
+in_lab spread.fabric rules-drop sh "$tmp/down" >"$tmp/out" 2>&1
+is 'a job survives the loss of any uplink' '' \
+    "$(cat "$tmp/out" "$tmp"/down?.err | grep -v 'failed (.*other lanes\|is up again')"
+for uplink in 0 1 2 3; do
+    is "uplink $uplink is lost: the data is right" 2 \
+        "$(grep -c '"data_ok": true' "$tmp/down$uplink")"
 done
 finish

@@ -97,7 +97,7 @@ static int attack(job_t *job)
     mrail_device_addr_decode(&device, job->shared->device_addr[0], &version);
     mrail_iface_addr_decode(&victim, job->shared->iface_addr[0], &version);
     ah = mrail_rail_create_ah(&job->engine->rails[0], &job->engine->config,
-                              device.gid, 0);
+                              device.gid, 0xC000);
     if (ah == NULL) {
         return 1;
     }

@@ -1,4 +1,5 @@
 #include "config.h"
+#include "orchestrator/ports.h"
 #include "rail/conn/conn.h"
 #include "rail/engine/engine.h"
 #include "rail/params.h"
@@ -33,6 +34,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 
     if (qp->qp_type == IBV_QPT_UD) {
         assert_true(sent.num_msgs < SENT_MAX);
+        sent.ports[sent.num_msgs] = mrail_ports_from_flow_label(
+            fake_ah_attr(wr->wr.ud.ah)->grh.flow_label);
         assert_int_equal(mrail_ctl_decode(&sent.msgs[sent.num_msgs++], data,
                                           wr->sg_list[0].length),
                          0);

@@ -23,6 +23,7 @@ typedef struct completions {
 
 typedef struct sent {
     mrail_ctl_msg_t msgs[SENT_MAX];
+    uint16_t ports[SENT_MAX]; /* UDP source port of each message */
     unsigned num_msgs;
     uint16_t credit[64]; /* of the last header, indexed by the lane's number */
     unsigned num_reads;

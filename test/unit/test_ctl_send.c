@@ -4,6 +4,7 @@
  * tries nor as lost probes.
  */
 #include "config.h"
+#include "orchestrator/ports.h"
 #include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
 #include "rail/verbs/rail.h"
@@ -42,7 +43,7 @@ static void fill(unsigned index)
     mrail_rail_t *rail = &engine->rails[index];
     mrail_ctl_msg_t msg = {.type = MRAIL_CTL_BYE, .src_id = engine->id};
     struct ibv_ah *ah =
-        mrail_rail_create_ah(rail, &engine->config, rail->attr.gid, 0);
+        mrail_rail_create_ah(rail, &engine->config, rail->attr.gid, 0xC000);
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
     int length = mrail_ctl_encode(&msg, buf, sizeof(buf)), ret;
 
@@ -217,7 +218,7 @@ static void test_handle_outlives_its_datagrams(void **state)
     path = &peer_of(0)->paths[1];
     fake_ud_hold = 1;
     stall(0, 1);
-    assert_non_null(path->ah);
+    assert_non_null(path->handle.ah);
     before = fake_num_ahs;
     for (unsigned i = 1; i <= 3; ++i) { /* the lane moves */
         path->sport = (uint16_t)(path->sport + 1);
@@ -287,13 +288,223 @@ static void test_failed_device_retires_paths(void **state)
     send_all();
 }
 
-/* ---- requests ---- */
-
 static size_t pack(void *dest, void *arg)
 {
     memset(dest, 0, 8);
     return 8;
 }
+
+/* ---- source ports ---- */
+
+/* Returns a mask of the uplinks that messages of a type took on a rail. */
+static unsigned uplinks_of(mrail_ctl_type_t type, unsigned rail)
+{
+    unsigned mask = 0;
+
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        if ((sent.msgs[i].type == type) && (sent.msgs[i].src_rail == rail)) {
+            mask |= 1u << mrail_ports_segment_of(8, sent.ports[i]);
+        }
+    }
+    return mask;
+}
+
+/* Runs until `count` messages of this type have been sent. */
+static void run_until(mrail_ctl_type_t type, unsigned count)
+{
+    for (unsigned i = 0; (count_sent(type) < count) && (i < 1000); ++i) {
+        run_control(ROUND);
+    }
+    assert_true(count_sent(type) >= count);
+}
+
+/* A port rule may drop all packets of a failed uplink, so the repeats of a
+ * request must take all uplinks. */
+static void test_repeats_take_all_uplinks(void **state)
+{
+    start(64);
+    deliver_hello(0);
+    sent.num_msgs = 0;
+    want(0, 1);
+    run_until(MRAIL_CTL_LANE_REQ, 16);
+    assert_int_equal(uplinks_of(MRAIL_CTL_LANE_REQ, 0), 0xff);
+    assert_int_equal(uplinks_of(MRAIL_CTL_LANE_REQ, 1), 0xff);
+}
+
+/* Only the address of the peer is known yet. */
+static void test_first_messages_take_all_uplinks(void **state)
+{
+    start(64);
+    assert_int_equal(mrail_ep_am_bcopy(ep_to(0), 1, pack, NULL), -EAGAIN);
+    run_until(MRAIL_CTL_HELLO, 16);
+    assert_int_equal(uplinks_of(MRAIL_CTL_HELLO, 0), 0xff);
+}
+
+static void ask(uint32_t seq, unsigned rail)
+{
+    mrail_ctl_msg_t probe = {
+        .type = MRAIL_CTL_PROBE, .seq = seq, .path = {.slot = UINT16_MAX}};
+
+    deliver_on(0, rail, &probe);
+    assert_int_equal(last(MRAIL_CTL_PROBE_REP)->seq, seq);
+}
+
+/* The peer repeats a request whose reply the fabric has dropped. */
+static void test_replies_to_repeats_take_all_uplinks(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    sent.num_msgs = 0;
+    for (unsigned i = 0; i < 8; ++i) {
+        ask(900 + i, 1);
+    }
+    assert_int_equal(__builtin_popcount(uplinks_of(MRAIL_CTL_PROBE_REP, 1)), 1);
+    for (unsigned i = 0; i < 8; ++i) {
+        ask(907, 1);
+    }
+    assert_int_equal(uplinks_of(MRAIL_CTL_PROBE_REP, 1), 0xff);
+    assert_int_equal(uplinks_of(MRAIL_CTL_PROBE_REP, 0), 0);
+}
+
+/* Fails both lanes to the peer, and frees them. */
+static void lose_lanes(void)
+{
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        mrail_path_event(peer_of(0), slot, MRAIL_HEALTH_CQE_ERROR, fake_now_ns);
+    }
+    break_lanes(0, 2);
+    confirm_broken(0, 0, 0);
+    confirm_broken(0, 1, 0);
+}
+
+/* Runs until a probe of the path takes this uplink, and returns the index of the
+ * probe. */
+static unsigned await_probe(unsigned slot, unsigned uplink)
+{
+    for (unsigned i = 0; i < 1000; ++i) {
+        unsigned first = sent.num_msgs;
+
+        run_control(ROUND);
+        for (unsigned k = first; k < sent.num_msgs; ++k) {
+            if ((sent.msgs[k].type == MRAIL_CTL_PROBE) &&
+                (sent.msgs[k].path.slot == slot) &&
+                (mrail_ports_segment_of(8, sent.ports[k]) == uplink)) {
+                return k;
+            }
+        }
+    }
+    fail_msg("no probe of path %u takes uplink %u", slot, uplink);
+    return 0;
+}
+
+/* The uplink of the only lanes drops everything. The next lane must take an
+ * uplink from which a probe was answered. */
+static void test_lane_moves_to_a_working_uplink(void **state)
+{
+    for (unsigned n = 1; n < 8; ++n) {
+        unsigned failed, probe;
+
+        start(64);
+        connect_lanes(0, 2);
+        failed = mrail_ports_segment_of(8, peer_of(0)->paths[0].sport);
+        lose_lanes();
+        sent.num_msgs = 0;
+        probe = await_probe(0, (failed + n) % 8);
+        assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
+        deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                      .seq = sent.msgs[probe].seq});
+        run_control(0);
+        assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 0);
+        assert_int_equal(peer_of(0)->lanes[0]->sport, sent.ports[probe]);
+        teardown(NULL);
+    }
+}
+
+/* Leaves only the lane of slot 0, and makes its path suspect. */
+static void doubt_sole_path(void)
+{
+    start(64);
+    connect_lanes(0, 2);
+    mrail_path_event(peer_of(0), 1, MRAIL_HEALTH_CQE_ERROR, fake_now_ns);
+    mrail_failover_request(peer_of(0)->lanes[1], "test");
+    progress();
+    run_control(ROUND);
+    progress();
+    confirm_broken(0, 1, 0);
+    run_control(2 * MRAIL_NS_PER_SEC); /* earlier answers no longer count */
+    sent.num_msgs = 0;
+    stall(0, 0);
+}
+
+/* Another uplink leads to the peer, so the fault is that of the path. */
+static void test_sole_path_is_compared(void **state)
+{
+    unsigned seen = 0;
+
+    doubt_sole_path();
+    for (unsigned i = 0; (i < 50) && (health(0, 0) == MRAIL_HEALTH_SUSPECT);
+         ++i) {
+        for (; seen < sent.num_msgs; ++seen) {
+            if ((sent.msgs[seen].type == MRAIL_CTL_PROBE) &&
+                (sent.msgs[seen].path.slot == UINT16_MAX)) {
+                deliver_only(0, 0,
+                             &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                                .seq = sent.msgs[seen].seq});
+            }
+        }
+        run_control(ROUND);
+    }
+    assert_int_equal(health(0, 0), MRAIL_HEALTH_RETIRED);
+}
+
+/* Silence on all uplinks is no evidence against the path. */
+static void test_silent_peer_keeps_its_path(void **state)
+{
+    unsigned uplinks = 0;
+    uint32_t seq = 0;
+
+    doubt_sole_path();
+    for (unsigned i = 0; i < 50; ++i) {
+        run_control(ROUND);
+    }
+    assert_int_equal(health(0, 0), MRAIL_HEALTH_SUSPECT);
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        if ((sent.msgs[i].type == MRAIL_CTL_PROBE) &&
+            (sent.msgs[i].path.slot == UINT16_MAX)) {
+            uplinks |= 1u << mrail_ports_segment_of(8, sent.ports[i]);
+            /* The peer recognises repeats by the number, and then answers from
+             * another uplink. */
+            seq = (seq == 0) ? sent.msgs[i].seq : seq;
+            assert_int_equal(sent.msgs[i].seq, seq);
+        }
+    }
+    assert_int_equal(uplinks, 0xff);
+}
+
+/* As long as another lane leads to the peer, the uplinks of lanes do not
+ * change. */
+static void test_lane_keeps_its_uplink(void **state)
+{
+    unsigned uplink;
+
+    start(64);
+    connect_lanes(0, 2);
+    uplink = mrail_ports_segment_of(8, peer_of(0)->paths[0].sport);
+    mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_CQE_ERROR, fake_now_ns);
+    break_lanes(0, 1);
+    confirm_broken(0, 0, 0);
+    sent.num_msgs = 0;
+    for (unsigned i = 0; i < 100; ++i) {
+        run_control(ROUND);
+    }
+    for (unsigned k = 0; k < sent.num_msgs; ++k) {
+        assert_int_equal(sent.msgs[k].path.slot, 0);
+        assert_int_equal(mrail_ports_segment_of(8, sent.ports[k]), uplink);
+    }
+    assert_true(probes(0) > 3);
+}
+
+/* ---- requests without a send buffer ---- */
 
 /* Lets `count` rounds pass without a send buffer. */
 static void run_polls(unsigned count)
@@ -659,6 +870,13 @@ int main(int argc, char **argv)
         TEST(test_end_with_datagrams),
         TEST(test_unneeded_probe),
         TEST(test_failed_device_retires_paths),
+        TEST(test_repeats_take_all_uplinks),
+        TEST(test_first_messages_take_all_uplinks),
+        TEST(test_replies_to_repeats_take_all_uplinks),
+        TEST(test_lane_moves_to_a_working_uplink),
+        TEST(test_sole_path_is_compared),
+        TEST(test_silent_peer_keeps_its_path),
+        TEST(test_lane_keeps_its_uplink),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),
         TEST(test_lane_request_waits_for_a_buffer),

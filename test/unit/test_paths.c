@@ -22,8 +22,8 @@
 
 static const struct ibv_ah_attr *handle(unsigned slot)
 {
-    assert_non_null(peer_of(0)->paths[slot].ah);
-    return fake_ah_attr(peer_of(0)->paths[slot].ah);
+    assert_non_null(peer_of(0)->paths[slot].handle.ah);
+    return fake_ah_attr(peer_of(0)->paths[slot].handle.ah);
 }
 
 /* Returns the last probe of the path, or NULL if there is none. */
@@ -88,7 +88,7 @@ static void test_any_path_is_answered(void **state)
     ask(MRAIL_MAX_SLOTS, 901);
     ask(UINT16_MAX, 902);
     ask(MRAIL_MAX_SLOTS - 1, 903);
-    assert_null(peer_of(0)->paths[1].ah);
+    assert_null(peer_of(0)->paths[1].handle.ah);
 }
 
 static void test_gid_has_moved(void **state)
@@ -99,7 +99,7 @@ static void test_gid_has_moved(void **state)
     connect_lanes(0, 2);
     probe(0);
     assert_int_equal(handle(0)->grh.sgid_index, 0);
-    pair = peer_of(0)->pair_ah[peer_of(0)->base];
+    pair = peer_of(0)->pair_handles[peer_of(0)->base].ah;
     assert_non_null(pair);
 
     /* The rail keeps its GID index although the GID is missing. */
@@ -114,7 +114,7 @@ static void test_gid_has_moved(void **state)
     assert_int_equal(engine->rails[0].attr.gid_index, 2);
     for (unsigned i = 0; i < peer_of(0)->num_pairs; ++i) {
         if (peer_of(0)->pairs[i].local == 0) {
-            assert_null(peer_of(0)->pair_ah[i]);
+            assert_null(peer_of(0)->pair_handles[i].ah);
         }
     }
     run_control(25 * MRAIL_NS_PER_MS); /* the probe is sent again */
@@ -149,7 +149,7 @@ static void test_health_goes_with_the_rails(void **state)
     deliver_hello(0);
     port_down(1); /* affects slots 1 and 3 */
     mrail_path_event(peer_of(0), 2, MRAIL_HEALTH_STALLED, fake_now_ns);
-    ah = peer_of(0)->paths[2].ah; /* address handle of its probe */
+    ah = peer_of(0)->paths[2].handle.ah; /* address handle of its probe */
     assert_non_null(ah);
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
     msg.lane.src_rail = msg.lane.dst_rail = 1;
@@ -160,8 +160,8 @@ static void test_health_goes_with_the_rails(void **state)
     assert_int_equal(health(1), MRAIL_HEALTH_UP);
     assert_int_equal(health(2), MRAIL_HEALTH_DOWN);
     assert_int_equal(health(3), MRAIL_HEALTH_SUSPECT);
-    assert_ptr_equal(peer_of(0)->paths[3].ah, ah);
-    assert_null(peer_of(0)->paths[2].ah);
+    assert_ptr_equal(peer_of(0)->paths[3].handle.ah, ah);
+    assert_null(peer_of(0)->paths[2].handle.ah);
     /* Slots 2 and 3 had different causes of failure. */
     assert_string_equal(peer_of(0)->paths[2].cause, "port down");
     assert_string_equal(peer_of(0)->paths[3].cause, "no completions");

@@ -104,9 +104,10 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause);
  * free, and nothing was sent.
  */
 
-/* Sends to a known peer over rail pair `way`, counted from the base. Each
- * repeat should pass another `way`, so that delivery does not depend on one
- * rail. */
+/* Sends to a known peer over rail pair `way` modulo num_pairs, counted from the
+ * base. Each round over the pairs uses the next source port. A repeat should
+ * pass the next `way`, so that delivery depends neither on one rail nor on one
+ * uplink. */
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way,
                       mrail_ctl_msg_t *msg) MRAIL_CTL;
 
@@ -114,6 +115,9 @@ int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way,
  * the next one that has. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way,
                    mrail_ctl_msg_t *msg) MRAIL_CTL;
+
+/* Returns the `way` of replies to the message being handled. */
+unsigned mrail_ctl_reply_way(const mrail_peer_t *peer) MRAIL_CTL;
 
 /* Sends a message without a body. */
 int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,

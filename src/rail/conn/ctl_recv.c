@@ -44,7 +44,7 @@ static MRAIL_CTL void mrail_ctl_on_probe(mrail_peer_t *peer,
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
     } else {
         mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
-                             peer->reply_way);
+                             mrail_ctl_reply_way(peer));
     }
 }
 
@@ -53,6 +53,10 @@ static MRAIL_CTL void mrail_ctl_on_probe_rep(mrail_peer_t *peer,
 {
     if (msg->seq == peer->probe_request) {
         peer->probe_tries = 0;
+    } else if ((peer->compare_request != 0) &&
+               (msg->seq == peer->compare_request)) {
+        peer->answer_ns = mrail_clock_now();
+        peer->compare_request = 0;
     } else if (!mrail_path_answer(peer, msg->seq, mrail_clock_now())) {
         ++peer->engine->counters.ctl_unexpected;
     }
@@ -145,26 +149,40 @@ static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
     }
 }
 
+/* Notes whether the peer repeats a request. */
+static MRAIL_CTL void mrail_ctl_note_request(mrail_peer_t *peer,
+                                             const mrail_ctl_msg_t *msg)
+{
+    uint32_t *newest = &peer->newest_seq[msg->type == MRAIL_CTL_LANE_REP];
+
+    if (mrail_seq32_before(*newest, msg->seq)) {
+        *newest = msg->seq;
+    } else {
+        ++peer->reply_turn;
+    }
+}
+
 static const struct {
     mrail_ctl_handler_t handler;
-    int any_peer;  /* 1: also accepted from an unknown peer */
-    int lane_body; /* the slot must be in range; LANE_REQ checks that itself */
+    int is_request; /* repeated until it is answered */
+    int any_peer;   /* 1: also accepted from an unknown peer */
+    int lane_body;  /* the slot must be in range; LANE_REQ checks that itself */
 } ctl_handlers[MRAIL_CTL_LAST] = {
-    [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
-    [MRAIL_CTL_HELLO_REP] = {mrail_ctl_on_hello_rep, 1, 0},
-    [MRAIL_CTL_LANE_REQ] = {mrail_ctl_on_lane_req, 0, 1},
-    [MRAIL_CTL_LANE_REP] = {mrail_ctl_on_lane_rep, 0, 1},
-    [MRAIL_CTL_LANE_READY] = {mrail_ctl_on_lane_ready, 0, 1},
-    [MRAIL_CTL_PROBE] = {mrail_ctl_on_probe, 0, 0},
-    [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
-    [MRAIL_CTL_EVICT] = {mrail_ctl_on_evict, 0, 1},
-    [MRAIL_CTL_CONFIRM] = {mrail_ctl_on_confirm, 0, 1},
-    [MRAIL_CTL_FAIL] = {mrail_ctl_on_fail, 0, 1},
-    [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
-    [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
-    [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
-    [MRAIL_CTL_MOVE] = {mrail_ctl_on_move, 0, 0},
-    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move, 0, 0},
+    [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 1, 0},
+    [MRAIL_CTL_HELLO_REP] = {mrail_ctl_on_hello_rep, 0, 1, 0},
+    [MRAIL_CTL_LANE_REQ] = {mrail_ctl_on_lane_req, 1, 0, 1},
+    [MRAIL_CTL_LANE_REP] = {mrail_ctl_on_lane_rep, 1, 0, 1},
+    [MRAIL_CTL_LANE_READY] = {mrail_ctl_on_lane_ready, 0, 0, 1},
+    [MRAIL_CTL_PROBE] = {mrail_ctl_on_probe, 1, 0, 0},
+    [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0, 0},
+    [MRAIL_CTL_EVICT] = {mrail_ctl_on_evict, 1, 0, 1},
+    [MRAIL_CTL_CONFIRM] = {mrail_ctl_on_confirm, 0, 0, 1},
+    [MRAIL_CTL_FAIL] = {mrail_ctl_on_fail, 1, 0, 1},
+    [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0, 0},
+    [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0, 0},
+    [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0, 0},
+    [MRAIL_CTL_MOVE] = {mrail_ctl_on_move, 0, 0, 0},
+    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move, 0, 0, 0},
 };
 
 void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
@@ -203,6 +221,9 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         mrail_ctl_learn(peer, &msg);
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
+    if (ctl_handlers[msg.type].is_request) {
+        mrail_ctl_note_request(peer, &msg);
+    }
     if (rail->port_down) { /* the message suggests that the port is up, but may
                             * be older than its failure */
         __atomic_store_n(&rail->port_down, !mrail_rail_is_up(rail),

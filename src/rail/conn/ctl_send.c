@@ -9,6 +9,7 @@
 #include "config.h"
 #include "rail/conn/conn.h"
 
+#include "orchestrator/ports.h"
 #include "rail/proto/pairing.h"
 
 #include <errno.h>
@@ -37,11 +38,11 @@ static MRAIL_CTL int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
 }
 
 static MRAIL_CTL void mrail_ctl_drop_handle(mrail_rail_t *rail,
-                                            struct ibv_ah **ah)
+                                            mrail_handle_t *handle)
 {
-    if (*ah != NULL) {
-        mrail_rail_destroy_ah(rail, *ah);
-        *ah = NULL;
+    if (handle->ah != NULL) {
+        mrail_rail_destroy_ah(rail, handle->ah);
+        handle->ah = NULL;
     }
 }
 
@@ -57,7 +58,7 @@ void mrail_ctl_drop_boot_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
         if ((rail == NULL) || (rail == other)) {
             mrail_ctl_drop_handle(
                 other,
-                &peer->boots[i / MRAIL_MAX_RAILS].ah[i % MRAIL_MAX_RAILS]);
+                &peer->boots[i / MRAIL_MAX_RAILS].handles[i % MRAIL_MAX_RAILS]);
         }
     }
 }
@@ -70,27 +71,33 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
     for (unsigned i = 0; i < peer->num_pairs; ++i) {
         other = &rails[peer->pairs[i].local];
         if ((rail == NULL) || (rail == other)) {
-            mrail_ctl_drop_handle(other, &peer->pair_ah[i]);
+            mrail_ctl_drop_handle(other, &peer->pair_handles[i]);
         }
     }
     for (unsigned i = 0; i < peer->slot_limit; ++i) {
-        other = &rails[peer->pairs[peer->paths[i].ah_pair].local];
+        other = &rails[peer->pairs[peer->paths[i].handle_pair].local];
         if ((rail == NULL) || (rail == other)) {
-            mrail_ctl_drop_handle(other, &peer->paths[i].ah);
+            mrail_ctl_drop_handle(other, &peer->paths[i].handle);
         }
     }
 }
 
-/* Creates the address handle, unless there is one. Returns 0 or -errno. */
+/* Creates the address handle, unless it exists with this source port. Returns 0
+ * or -errno. */
 static MRAIL_CTL int mrail_ctl_need_handle(mrail_engine_t *engine,
                                            mrail_rail_t *rail,
                                            const uint8_t gid[16],
-                                           uint16_t sport, struct ibv_ah **ah)
+                                           uint16_t sport,
+                                           mrail_handle_t *handle)
 {
-    if (*ah == NULL) {
-        *ah = mrail_rail_create_ah(rail, &engine->config, gid, sport);
+    if (handle->sport != sport) {
+        mrail_ctl_drop_handle(rail, handle);
     }
-    if (*ah == NULL) {
+    if (handle->ah == NULL) {
+        handle->ah = mrail_rail_create_ah(rail, &engine->config, gid, sport);
+        handle->sport = sport;
+    }
+    if (handle->ah == NULL) {
         mrail_debug("%s: no address handle: %s", rail->attr.device,
                     strerror(errno));
         return -EIO;
@@ -98,10 +105,10 @@ static MRAIL_CTL int mrail_ctl_need_handle(mrail_engine_t *engine,
     return 0;
 }
 
-/* Sends over a pair of rails, with the address handle that is kept for the
- * pair. */
+/* Sends over a pair of rails, with the address handle that is kept for the pair
+ * or for a path. */
 static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
-                                         struct ibv_ah **ah, uint16_t sport,
+                                         mrail_handle_t *handle, uint16_t sport,
                                          mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
@@ -109,21 +116,34 @@ static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
     mrail_rail_t *rail = &engine->rails[pair->local];
 
     int ret = mrail_ctl_need_handle(engine, rail, peer->rails[pair->remote].gid,
-                                    sport, ah);
+                                    sport, handle);
 
     if (ret != 0) {
         return ret;
     }
     msg->dst_cookie = peer->cookie;
-    return mrail_ctl_post(engine, rail, *ah, peer->rails[pair->remote].ud_qpn,
-                          msg);
+    return mrail_ctl_post(engine, rail, handle->ah,
+                          peer->rails[pair->remote].ud_qpn, msg);
 }
 
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 {
+    mrail_engine_t *engine = peer->engine;
     unsigned index = mrail_peer_pair(peer, way);
+    uint16_t sport =
+        mrail_rail_control_port(&engine->rails[peer->pairs[index].local],
+                                &engine->config, way / peer->num_pairs);
 
-    return mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
+    return mrail_ctl_send_pair(peer, index, &peer->pair_handles[index], sport,
+                               msg);
+}
+
+/* A repeated request is answered from the next source port, because the uplink
+ * of the last one may drop replies. */
+unsigned mrail_ctl_reply_way(const mrail_peer_t *peer)
+{
+    return peer->reply_way +
+           peer->reply_turn % MRAIL_PORTS_MAX_UPLINKS * peer->num_pairs;
 }
 
 /* Tries rails with an outage last. */
@@ -173,14 +193,17 @@ static MRAIL_CTL int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
         mrail_rails_try(local, engine->num_rails, remote, peer->num_boots, way);
     rail = &engine->rails[pair.local];
     boot = &peer->boots[pair.remote];
-    ret = mrail_ctl_need_handle(engine, rail, boot->to.gid, 0,
-                                &boot->ah[rail->index]);
+    ret = mrail_ctl_need_handle(
+        engine, rail, boot->to.gid,
+        mrail_rail_control_port(rail, &engine->config,
+                                way / (engine->num_rails * peer->num_boots)),
+        &boot->handles[rail->index]);
     if (ret != 0) {
         return ret;
     }
     msg->dst_cookie = peer->cookie;
-    return mrail_ctl_post(engine, rail, boot->ah[rail->index], boot->to.ud_qpn,
-                          msg);
+    return mrail_ctl_post(engine, rail, boot->handles[rail->index].ah,
+                          boot->to.ud_qpn, msg);
 }
 
 int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
@@ -230,7 +253,7 @@ int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
 
 int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
 {
-    return mrail_ctl_send_lane_by(lane, type, lane->peer->reply_way);
+    return mrail_ctl_send_lane_by(lane, type, mrail_ctl_reply_way(lane->peer));
 }
 
 int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
@@ -242,7 +265,7 @@ int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
         .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason},
     };
 
-    return mrail_ctl_send(peer, peer->reply_way, &msg);
+    return mrail_ctl_send(peer, mrail_ctl_reply_way(peer), &msg);
 }
 
 int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch)
@@ -253,7 +276,7 @@ int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch)
         .lane = {.slot = (uint16_t)slot, .epoch = epoch},
     };
 
-    return mrail_ctl_send(peer, peer->reply_way, &msg);
+    return mrail_ctl_send(peer, mrail_ctl_reply_way(peer), &msg);
 }
 
 int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
@@ -265,7 +288,7 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
         .lane = {.slot = (uint16_t)slot, .epoch = epoch, .am_seq = received},
     };
 
-    return mrail_ctl_send(peer, peer->reply_way, &msg);
+    return mrail_ctl_send(peer, mrail_ctl_reply_way(peer), &msg);
 }
 
 /* Sends over the path of a slot. */
@@ -273,16 +296,21 @@ static MRAIL_CTL int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
                                             mrail_ctl_msg_t *msg)
 {
     mrail_path_t *path = &peer->paths[slot];
-    uint16_t sport = path->sport;
     unsigned pair = mrail_peer_pair(peer, slot);
+    uint16_t sport = path->sport;
 
-    if ((path->ah_sport != sport) || (path->ah_pair != pair)) {
+    if (path->handle_pair != pair) {
         mrail_ctl_drop_handle(
-            &peer->engine->rails[peer->pairs[path->ah_pair].local], &path->ah);
+            &peer->engine->rails[peer->pairs[path->handle_pair].local],
+            &path->handle);
     }
-    path->ah_sport = sport;
-    path->ah_pair = pair;
-    return mrail_ctl_send_pair(peer, pair, &path->ah, sport, msg);
+    path->handle_pair = pair;
+    if (sport == 0) { /* the path has not had a lane yet */
+        sport = mrail_rail_control_port(
+            &peer->engine->rails[peer->pairs[pair].local],
+            &peer->engine->config, path->num_probes);
+    }
+    return mrail_ctl_send_pair(peer, pair, &path->handle, sport, msg);
 }
 
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
@@ -312,7 +340,8 @@ int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
 int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
                          uint32_t seq, unsigned way)
 {
-    mrail_ctl_msg_t msg = {.type = type, .seq = seq};
+    mrail_ctl_msg_t msg = {
+        .type = type, .seq = seq, .path = {.slot = UINT16_MAX}};
 
     return mrail_ctl_send(peer, way, &msg);
 }

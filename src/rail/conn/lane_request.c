@@ -184,11 +184,13 @@ void mrail_ctl_choose_port(mrail_lane_t *lane)
 {
     const mrail_peer_t *peer = lane->peer;
     const mrail_config_t *config = &peer->engine->config;
+    const mrail_path_t *path = &peer->paths[lane->slot];
     uint32_t nic = lane->rail->attr.nic_index;
     uint32_t other_nic = peer->rails[lane->remote_rail].nic_index;
     unsigned spine;
 
-    lane->sport = mrail_ctl_port_of(lane, nic, other_nic);
+    lane->sport = (path->turn != 0) ? path->sport
+                                    : mrail_ctl_port_of(lane, nic, other_nic);
     mrail_ports_segment_of_nested(
         mrail_config_uplinks(config), config->spine_uplinks,
         mrail_ctl_port_of(lane, other_nic, nic), &lane->uplink, &spine);

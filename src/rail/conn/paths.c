@@ -5,6 +5,7 @@
 #include "config.h"
 #include "rail/conn/conn.h"
 
+#include "orchestrator/ports.h"
 #include "rail/proto/health.h"
 #include "rail/state/signals.h"
 #include "telemetry/page.h"
@@ -61,13 +62,28 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
+/* Lets a path on which a probe was lost try the next source port, if no lane
+ * leads to the peer any more. The uplink of the last port may have failed. The
+ * next lane of the path takes the port that works. */
+static MRAIL_CTL void mrail_path_next_port(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    if ((path->health.state == MRAIL_HEALTH_PROBING) &&
+        (path->num_probes != 0) && (slot < peer->num_pairs) &&
+        (peer->unreachable_ns != 0)) {
+        path->sport = mrail_rail_control_port(
+            mrail_path_rail(peer, slot), &peer->engine->config, ++path->turn);
+    }
+}
+
 static MRAIL_CTL void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
-
     uint32_t seq = ++peer->engine->ctl_seq;
 
+    mrail_path_next_port(peer, slot);
     path->probe_ns = now_ns;
     path->blocked =
         (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot) == -EAGAIN);
@@ -133,10 +149,13 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
 }
 
 /* Probes the other paths, at most once in the time of a probe. One path alone
- * cannot distinguish its own fault from a silent peer. */
+ * cannot distinguish its own fault from a silent peer. If there is no other
+ * path, probes from a port of another uplink. */
 static MRAIL_CTL void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
                                               mrail_ns_t now_ns)
 {
+    int others = 0;
+
     if ((peer->compare_ns != 0) &&
         (now_ns < peer->compare_ns + path_params.probe_ns)) {
         return;
@@ -147,7 +166,18 @@ static MRAIL_CTL void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
             (mrail_peer_lane_is(peer, i, MRAIL_LANE_IN_USE) ||
              (i < peer->num_pairs))) {
             mrail_path_probe(peer, i, now_ns);
+            others = 1;
         }
+    }
+    if (!others) {
+        if (peer->compare_request == 0) {
+            peer->compare_request = ++peer->engine->ctl_seq;
+        }
+        (void)mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->compare_request,
+                                   slot % peer->num_pairs +
+                                       ++peer->compare_turn %
+                                           MRAIL_PORTS_MAX_UPLINKS *
+                                           peer->num_pairs);
     }
 }
 

@@ -144,7 +144,7 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
         MRAIL_MAX_SLOTS);
     /* The arrays are in order of decreasing alignment. */
     size_t bytes =
-        num_rails * sizeof(*peer->rails) + num_pairs * sizeof(struct ibv_ah *) +
+        num_rails * sizeof(*peer->rails) + num_pairs * sizeof(mrail_handle_t) +
         slots * (sizeof(*peer->paths) + sizeof(mrail_lane_t *) +
                  sizeof(mrail_sched_lane_t *) + sizeof(*peer->handled_seq) +
                  sizeof(*peer->prev_epochs)) +
@@ -158,8 +158,8 @@ static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
     peer->table_bytes = bytes;
     peer->engine->table_bytes += bytes;
     peer->rails = (mrail_wire_rail_t *)at;
-    peer->pair_ah = (struct ibv_ah **)(peer->rails + num_rails);
-    peer->paths = (mrail_path_t *)(peer->pair_ah + num_pairs);
+    peer->pair_handles = (mrail_handle_t *)(peer->rails + num_rails);
+    peer->paths = (mrail_path_t *)(peer->pair_handles + num_pairs);
     peer->up = (mrail_lane_t **)(peer->paths + slots);
     peer->sched = (mrail_sched_lane_t **)(peer->up + slots);
     peer->handled_seq = (uint32_t *)(peer->sched + slots);

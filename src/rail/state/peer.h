@@ -44,6 +44,12 @@ typedef struct mrail_prev_epoch {
     uint16_t received; /* number of AMs that had arrived */
 } mrail_prev_epoch_t;
 
+/* An address handle for datagrams, and the UDP source port that it selects. */
+typedef struct mrail_handle {
+    struct ibv_ah *ah; /* NULL: none */
+    uint16_t sport;
+} mrail_handle_t;
+
 /* Number of consecutive unanswered probes that retires a path. An answer to any
  * of them counts. */
 #define MRAIL_PATH_PROBES 3
@@ -60,10 +66,11 @@ typedef struct mrail_path {
     uint8_t blocked;        /* the next probe waits for a send buffer */
     uint16_t sport;         /* UDP source port of the path's last lane; 0:
                              * there was none */
+    unsigned turn;          /* number of times that `sport` was replaced; see
+                             * mrail_path_next_port() */
     uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer; 0: none */
-    struct ibv_ah *ah;      /* address handle for probes; NULL: none */
-    uint16_t ah_sport;      /* source port of `ah` */
-    unsigned ah_pair;       /* rail pair of `ah` */
+    mrail_handle_t handle;  /* for probes */
+    unsigned handle_pair;   /* rail pair of `handle` */
     unsigned stalls;        /* stalls that an answer disproved */
     mrail_ns_t stall_ns;    /* time of the last stall */
     mrail_ns_t patience_ns; /* time allowed for an answer on a path that is
@@ -87,8 +94,7 @@ typedef struct mrail_path {
 typedef struct mrail_boot {
     mrail_wire_boot_t to;
     uint64_t subnet;
-    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* handles from each local rail; NULL:
-                                         * none */
+    mrail_handle_t handles[MRAIL_MAX_RAILS]; /* from each local rail */
 } mrail_boot_t;
 
 struct mrail_peer {
@@ -107,9 +113,9 @@ struct mrail_peer {
     mrail_wire_rail_t *rails; /* [num_rails]; this and the other arrays are
                                * in `tables` */
     unsigned num_pairs;
-    mrail_rail_pair_t *pairs; /* [num_pairs] */
-    struct ibv_ah **pair_ah;  /* [num_pairs] */
-    void *tables;             /* NULL: the rails are not known yet */
+    mrail_rail_pair_t *pairs;     /* [num_pairs] */
+    mrail_handle_t *pair_handles; /* [num_pairs] */
+    void *tables;                 /* NULL: the rails are not known yet */
     size_t table_bytes;
     uint64_t bye_mask;  /* pairs over which BYE must still be sent, counted
                          * from the base */
@@ -131,6 +137,9 @@ struct mrail_peer {
     mrail_path_t *paths;             /* [slot_limit] */
     mrail_ns_t answer_ns;            /* time of the last answered probe */
     mrail_ns_t compare_ns;           /* time when all paths were last probed */
+    uint32_t compare_request;        /* sequence number of an unanswered probe
+                                      * that takes no path; 0: none */
+    unsigned compare_turn;           /* selects its source port */
     mrail_ns_t moved_ns;             /* time when a lane last made progress */
     mrail_ns_t unreachable_ns; /* time since which no lane has been usable; 0:
                                 * one is usable, or none was requested yet */
@@ -140,6 +149,11 @@ struct mrail_peer {
     mrail_ns_t keepalive_ns; /* time of the next keepalive check */
     unsigned reply_way;      /* pair that leads back to the sender of the
                            * message being handled */
+    unsigned reply_turn; /* number of repeated requests of the peer; each one
+                          * suggests that the reply was lost */
+    /* The highest sequence numbers of the peer's requests [0] and of its
+     * LANE_REPs [1], which contain numbers of this end. */
+    uint32_t newest_seq[2];
     unsigned hellos;     /* number of HELLOs of the peer that were answered */
     unsigned reconnects; /* lane requests repeated since a lane last came up */
     mrail_ns_t reconnect_ns; /* time of the first of these repeats */

@@ -66,17 +66,20 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
     memcpy(ah->grh.dgid.raw, gid, 16);
 }
 
+uint16_t mrail_rail_control_port(const mrail_rail_t *rail,
+                                 const mrail_config_t *config, unsigned turn)
+{
+    return mrail_ports_lane_nested(mrail_config_uplinks(config),
+                                   config->spine_uplinks,
+                                   rail->attr.nic_index + turn, 1, 0);
+}
+
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport)
 {
     struct ibv_ah_attr attr;
 
-    if (sport == 0) {
-        sport = mrail_ports_lane_nested(mrail_config_uplinks(config),
-                                        config->spine_uplinks,
-                                        rail->attr.nic_index, 1, 0);
-    }
     mrail_rail_fill_ah(rail, config, gid, mrail_ports_flow_label(sport), &attr);
     return ibv_create_ah(rail->pd, &attr);
 }

@@ -240,9 +240,14 @@ int mrail_rail_find_gid(mrail_rail_t *rail) MRAIL_CTL;
 /* ---- Address handles, which define the paths of datagrams and of connected
  * QPs (ah.c) ---- */
 
-/* Creates an address handle for the control channel. Its UDP source port is
- * `sport`, the port of a lane, or a separate port if `sport` is 0. Returns NULL
- * with errno set on failure. */
+/* Returns a UDP source port for control messages that belong to no lane. Each
+ * turn selects the next uplink, because a port rule may drop the packets of a
+ * failed one. */
+uint16_t mrail_rail_control_port(const mrail_rail_t *rail,
+                                 const mrail_config_t *config, unsigned turn);
+
+/* Creates an address handle for datagrams with this UDP source port. Returns
+ * NULL with errno set on failure. */
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16],
