@@ -206,6 +206,9 @@ void mrail_calls_wait_end(mrail_calls_t *calls);
 /* Reads a copy, with all times in ns of CLOCK_MONOTONIC. *calls is valid only
  * for ALIVE and ENDED. */
 mrail_page_status_t mrail_calls_read(const char *path, mrail_calls_t *calls);
+/* The same for a file that is open. It stays readable after the process has
+ * removed it. GONE: there is no memory. */
+mrail_page_status_t mrail_calls_read_fd(int fd, mrail_calls_t *calls);
 
 /* Checks `calls`, a copy that was made after `before` and before `after`, and
  * converts its times: now_ticks and now_ns are the same moment. Pure. Returns

@@ -60,6 +60,31 @@ int mrail_tele_file_is_held(int fd)
     return 0;
 }
 
+/* The lock of readers that ask for records. It is an open file description lock
+ * (fcntl(2)), which is independent of the lock by flock(2). */
+static struct flock file_follow_lock(short type)
+{
+    return (struct flock){.l_type = type,
+                          .l_whence = SEEK_SET,
+                          .l_start = (off_t)1 << 40,
+                          .l_len = 1};
+}
+
+void mrail_tele_file_follow(int fd)
+{
+    struct flock lock = file_follow_lock(F_RDLCK);
+
+    (void)fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+int mrail_tele_file_is_followed(const mrail_tele_file_t *file)
+{
+    struct flock lock = file_follow_lock(F_WRLCK);
+
+    return (fcntl(file->fd, F_OFD_GETLK, &lock) == 0) &&
+           (lock.l_type != F_UNLCK);
+}
+
 static int file_filter(const struct dirent *entry)
 {
     char prefix[64];

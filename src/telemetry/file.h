@@ -8,6 +8,9 @@
  * A file gets its name once it is locked and complete. It remains if the
  * process is killed. The lock shows whether the process is alive.
  *
+ * A second lock, of a byte behind the end, is that of readers which ask for
+ * records. A reader needs no right to write, and cannot leave the lock behind.
+ *
  * The file has mode 0400, so that only root can open it for writing. A process
  * that truncated it would end the writer with SIGBUS at its next store to the
  * mapping.
@@ -62,6 +65,9 @@ int mrail_tele_file_map(mrail_tele_file_t *file, size_t offset, size_t size);
 /* Locks the file and gives it its name. Returns 0 or -errno. */
 int mrail_tele_file_export(mrail_tele_file_t *file);
 
+/* Returns 1 if a reader asks for records; see mrail_tele_file_follow(). */
+int mrail_tele_file_is_followed(const mrail_tele_file_t *file);
+
 /* Removes a file that was published, or frees one that was not. */
 void mrail_tele_file_remove(mrail_tele_file_t *file);
 void mrail_tele_file_discard(mrail_tele_file_t *file);
@@ -74,6 +80,10 @@ int mrail_tele_file_open(const char *path, struct stat *st);
 
 /* Returns 1 if the process of the file still runs. */
 int mrail_tele_file_is_held(int fd);
+
+/* Asks the process of the file for records, until the descriptor is closed or
+ * this process ends. */
+void mrail_tele_file_follow(int fd);
 
 /* Calls `visit` (may be NULL) with the path of each file of this user in `dir`
  * that is of `kind`, sorted by name. Returns their number, or -errno. */

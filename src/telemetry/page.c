@@ -148,6 +148,11 @@ mrail_ring_t mrail_page_ring(const mrail_page_file_t *file)
     return file->ring;
 }
 
+int mrail_page_is_followed(const mrail_page_file_t *file)
+{
+    return mrail_tele_file_is_followed(&file->file);
+}
+
 mrail_page_t *mrail_page_own(mrail_page_file_t *file)
 {
     return &file->page;
@@ -285,13 +290,17 @@ mrail_page_status_t mrail_page_check(int fd, const struct stat *st,
     return (st->st_size == (off_t)size) ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_BROKEN;
 }
 
-static mrail_page_status_t page_read_open(int fd, const struct stat *st,
-                                          mrail_page_t *page)
+mrail_page_status_t mrail_page_read_fd(int fd, mrail_page_t *page)
 {
     mrail_page_head_t head;
-    mrail_page_status_t status = mrail_page_check(fd, st, &head);
+    mrail_page_status_t status;
+    struct stat st;
     int held, whole = 0;
 
+    if (fstat(fd, &st) != 0) {
+        return MRAIL_PAGE_GONE;
+    }
+    status = mrail_page_check(fd, &st, &head);
     if (status != MRAIL_PAGE_ALIVE) {
         return status;
     }
@@ -324,7 +333,7 @@ mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
     if (fd < 0) {
         return page_open_error();
     }
-    status = page_read_open(fd, &st, page);
+    status = mrail_page_read_fd(fd, page);
     close(fd);
     return status;
 }

@@ -140,6 +140,10 @@ void mrail_page_remove(mrail_page_file_t *file);
  * all zero if the file has no ring. */
 mrail_ring_t mrail_page_ring(const mrail_page_file_t *file);
 
+/* Returns 1 if a reader asks for records; see mrail_follow_request(). Makes a
+ * system call. */
+int mrail_page_is_followed(const mrail_page_file_t *file);
+
 /* Returns the writer's own copy of the page. The caller may change all but the
  * header and the events, and then calls mrail_page_update(). */
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
@@ -168,6 +172,9 @@ mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page);
  * last change, CLOCK_REALTIME in seconds. *changed_s_p is valid only for ALIVE
  * and ENDED. */
 mrail_page_status_t mrail_page_peek(const char *path, int64_t *changed_s_p);
+/* Like mrail_page_read(), for a file that is open. It stays readable after the
+ * process has removed it. */
+mrail_page_status_t mrail_page_read_fd(int fd, mrail_page_t *page);
 /* Returns a message for the user that starts with "it". */
 const char *mrail_page_status_text(mrail_page_status_t status);
 

@@ -171,10 +171,15 @@ dist_man_MANS += src/tools/man/mrail-top.1
 pkglibexec_PROGRAMS += mrail-trace
 noinst_LTLIBRARIES += libmrail-trace.la
 libmrail_trace_la_SOURCES = src/tools/trace_show.c src/tools/trace_show.h \
-    src/tools/trace_table.c src/tools/trace_table.h
-mrail_trace_SOURCES = src/tools/trace.c
+    src/tools/trace_table.c src/tools/trace_table.h \
+    src/tools/perfetto.c src/tools/perfetto.h \
+    src/tools/trace_calls.c src/tools/trace_calls.h \
+    src/tools/trace_tracks.c src/tools/trace_tracks.h
+mrail_trace_SOURCES = src/tools/trace.c \
+    src/tools/trace_file.c src/tools/trace_file.h \
+    src/tools/trace_source.c src/tools/trace_source.h
 mrail_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
-    libmrail-tool.la
+    libmrail-tool.la -lm
 dist_man_MANS += src/tools/man/mrail-trace.1
 
 # mrail diagnose: what delays a job.

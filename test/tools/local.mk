@@ -31,8 +31,8 @@ test_tool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_tool_LDADD = libmrail-tool.la $(TEST_LIBS)
 
 check_PROGRAMS += test_number test_json test_top test_trace \
-    test_diagnose test_exporter test_exporter_files
-TESTS += test_number test_json test_top test_trace test_diagnose \
+    test_perfetto test_diagnose test_exporter test_exporter_files
+TESTS += test_number test_json test_top test_trace test_perfetto test_diagnose \
     test_exporter test_exporter_files
 test_exporter_files_SOURCES = test/tools/test_exporter_files.c
 test_exporter_files_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
@@ -56,6 +56,10 @@ test_top_LDADD = libmrail-top.la libmrail-telemetry.la libmrail-tool.la \
 test_trace_SOURCES = test/tools/test_trace.c
 test_trace_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la $(TEST_LIBS)
+test_perfetto_SOURCES = test/tools/test_perfetto.c
+test_perfetto_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_perfetto_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
     libmrail-tool.la $(TEST_LIBS)
 test_json_SOURCES = test/tools/test_json.c
 test_json_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)

@@ -10,6 +10,7 @@
 
 #include "base/launch.h"
 #include "rail/conn/conn.h"
+#include "rail/state/record.h"
 #include "telemetry/page.h"
 
 #include <errno.h>
@@ -74,16 +75,21 @@ void mrail_telemetry_export_open(mrail_engine_t *engine)
         engine->page = NULL;
         return;
     }
-    engine->ring = mrail_page_ring(engine->page);
+    /* mrail_telemetry_export_copy() switches it on. */
+    engine->idle_ring = mrail_page_ring(engine->page);
     export_job(mrail_page_own(engine->page));
     export_names(engine, mrail_page_own(engine->page));
     mrail_telemetry_export_copy(engine);
     mrail_telemetry_export_write(engine);
 }
 
+/* Readers that have the file open still get the last values. */
 void mrail_telemetry_export_close(mrail_engine_t *engine)
 {
+    mrail_telemetry_export_copy(engine);
+    mrail_telemetry_export_write(engine);
     memset(&engine->ring, 0, sizeof(engine->ring));
+    memset(&engine->idle_ring, 0, sizeof(engine->idle_ring));
     mrail_page_remove(engine->page);
     engine->page = NULL;
 }
@@ -171,6 +177,17 @@ static void export_counters(const mrail_engine_t *engine, mrail_page_t *page)
 _Static_assert(MRAIL_COUNTERS(MRAIL_COUNTER_ONE) <= MRAIL_PAGE_COUNTERS,
                "the telemetry page has no room for all counters");
 
+/* Switches recording as the parameter and the readers want it. */
+static void export_switch(mrail_engine_t *engine)
+{
+    int wanted = engine->config.telemetry_recording ||
+                 mrail_page_is_followed(engine->page);
+
+    if (wanted != mrail_record_is_on(engine)) {
+        mrail_record_switch(engine, wanted);
+    }
+}
+
 void mrail_telemetry_export_copy(mrail_engine_t *engine)
 {
     mrail_page_t *page;
@@ -178,6 +195,7 @@ void mrail_telemetry_export_copy(mrail_engine_t *engine)
     if (engine->page == NULL) {
         return;
     }
+    export_switch(engine);
     page = mrail_page_own(engine->page);
     export_rails(engine, page);
     export_lanes(engine, page);
