@@ -25,6 +25,7 @@
 
 typedef struct uct_mrail_direct_ep uct_mrail_direct_ep_t;
 typedef struct uct_mrail_direct_mem uct_mrail_direct_mem_t;
+typedef struct uct_mrail_direct_quota uct_mrail_direct_quota_t;
 
 /* One READ. Rails are numbered as uct_mrail_rails() lists them. */
 typedef struct uct_mrail_direct_get {
@@ -38,10 +39,12 @@ typedef struct uct_mrail_direct_get {
      * the time until_ns, any rail may take the rest. */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
     uint64_t until_ns; /* time of CLOCK_MONOTONIC */
+    /* instead of `quota` and until_ns; NULL: there is none */
+    uct_mrail_direct_quota_t *shared;
 
     /* ---- set by the transport; valid once status is not -EINPROGRESS ---- */
     int status; /* atomic: -EINPROGRESS, 0 or -errno */
-    /* bytes that each rail has carried; 0 without a quota */
+    /* bytes that each rail has carried; 0 without a quota of its own */
     uint64_t carried[UCT_MRAIL_MAX_RAILS];
 } uct_mrail_direct_get_t;
 
@@ -92,6 +95,15 @@ typedef struct uct_mrail_direct_ops {
     /* Writes the key with which peers read the memory, at most
      * UCT_MRAIL_DIRECT_KEY_MAX bytes. Returns its length. */
     size_t (*key_pack)(const uct_mrail_direct_mem_t *mem, void *buffer);
+
+    /* Creates a quota that several READs from one peer consume together: the
+     * bytes of each rail, and until_ns as above. Returns 0 or -ENOMEM. */
+    int (*quota_create)(const uint64_t bytes[UCT_MRAIL_MAX_RAILS],
+                        uint64_t until_ns, uct_mrail_direct_quota_t **quota_p);
+    /* Destroys a quota whose READs have all ended. Writes the bytes that each
+     * rail has carried. */
+    void (*quota_destroy)(uct_mrail_direct_quota_t *quota,
+                          uint64_t carried[UCT_MRAIL_MAX_RAILS]);
 
     /* Starts a READ. `get` must remain valid until the READ has completed.
      * Returns 0, -EAGAIN (retry after progress), or the error because of which
