@@ -99,7 +99,8 @@ static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
 
 static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
 {
-    const mrail_health_t *health = &lane->peer->paths[lane->slot].health;
+    const mrail_path_t *path = &lane->peer->paths[lane->slot];
+    const mrail_health_t *health = &path->health;
     uint64_t bytes = lane->am_carried + lane->rma_carried;
     mrail_page_lane_t *to;
 
@@ -121,7 +122,8 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     to->idle_ns = lane->idle_ns;
     to->slot = lane->slot;
     to->sport = lane->sport;
-    to->rail = (lane->rail != NULL) ? lane->rail->index : 0;
+    to->rail = (uint16_t)((lane->rail != NULL) ? lane->rail->index : 0);
+    to->moves = path->moves;
     snprintf(to->state, sizeof(to->state), "%s",
              (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
               (health->state != MRAIL_HEALTH_UP))
