@@ -236,13 +236,13 @@ def sweeps(runs):
     small = ('1', '1k', '64k', '1m')
     return [
         Sweep(','.join(small), 'uniform,0.1,0.5,0.9', cases((0, 0.1, 0.5, 0.9), small),
-              2 * runs - 1, 4, '--warmup 1 --iterations 20 --dst both '
+              2 * runs - 1, 4, '--warmup-time 0.5 --iterations 20 --dst both '
               '--small-iterations 100'),
         Sweep('64k,4m', '0,uniform,0.1,0.7,0.9',
               cases((0, 0.1, 0.7, 0.9), ('4m',)), runs, runs,
-              '--warmup 2 --iterations 6 --dst both'),
+              '--warmup-time 0.5 --iterations 6 --dst both'),
         Sweep('1m,16m', '0.1,0.5,0.9', cases((0.1, 0.5, 0.9), ('16m',)),
-              runs, 3, '--warmup 1 --iterations 3 --dst both'),
+              runs, 3, '--warmup-time 0.5 --iterations 3 --dst both'),
         Sweep('1m,64m', '0.9', [Case(0.9, 'shift', '64m')], runs, 3,
               '--warmup 1 --iterations 1'),
     ]

@@ -94,7 +94,7 @@ class Block(NamedTuple):
 
 
 # Options of `mrail bench`. All other options belong to `mrail run`.
-BENCH_OPTIONS = {'--sizes', '--iterations', '--small-iterations', '--warmup',
+BENCH_OPTIONS = {'--sizes', '--iterations', '--small-iterations', '--warmup', '--warmup-time',
                  '--window', '--hotspot', '--dst'}
 
 

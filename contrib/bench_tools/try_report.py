@@ -44,6 +44,14 @@ def row(title, size, label, result, baseline):
             f"{ratio:>6} {result['cpu_load'] * 100:5.0f} %  {check}")
 
 
+def first_line(results, jobs):
+    """Returns a line with the times of the first exchanges of the jobs."""
+    found = [(label, next(iter(results[name].values())))
+             for name, (label, _) in jobs.items() if results.get(name)]
+    return '    first exchange, which sets up connections: ' + '; '.join(
+        f"{label} {result['first_s'] * 1e3:.0f} ms" for label, result in found)
+
+
 def rows(title, texts, jobs):
     """Returns (lines, all_ok) for {suffix: output of mrail bench}."""
     results = {name: {item['size']: item for item in bench_objects(text)}
@@ -62,6 +70,8 @@ def rows(title, texts, jobs):
                 lines.append(f"    this was carried by {result['transport']}, "
                              f'not by {carrier}')
                 all_ok = False
+    if any(results.values()):
+        lines.append(first_line(results, jobs))
     return lines, all_ok
 
 

@@ -277,8 +277,12 @@ static const mrail_option_t bench_options[] = {
      "timed iterations for sizes up to 8 KiB, whose times vary more (as "
      "--iterations)",
      MRAIL_OPTION_UNSIGNED, OPTION(small_iterations), 1, MAX_COUNT, NULL},
-    {"--warmup", "N", "iterations before the timed ones (2)",
+    {"--warmup", "N", "iterations before the timed ones, at least (2)",
      MRAIL_OPTION_UNSIGNED, OPTION(warmup), 0, MAX_COUNT, NULL},
+    {"--warmup-time", "SECONDS",
+     "time of the iterations before the timed ones, at least (0.5; 0 with "
+     "--warmup, with --explain and for moe)",
+     MRAIL_OPTION_SECONDS, OPTION(warmup_s), 0, 3600000, NULL},
     {"-np|--np|-n|--n|-c", "N", "number of ranks to start",
      MRAIL_OPTION_UNSIGNED, FIELD(np), 1, 1000000, NULL},
     {"--json", NULL, "one object per size, on one line each", MRAIL_OPTION_FLAG,
@@ -324,6 +328,17 @@ static void check_experts(const bench_t *bench)
     }
 }
 
+/* Lanes connect during the first exchanges, which must not be timed. */
+static void choose_warmup(mrail_bench_options_t *options)
+{
+    int is_auto = (options->warmup == MRAIL_BENCH_AUTO);
+
+    options->warmup = is_auto ? 2 : options->warmup;
+    if (options->warmup_s < 0) {
+        options->warmup_s = (is_auto && !options->explain) ? 0.5 : 0;
+    }
+}
+
 static void parse_args(bench_t *bench, char **argv)
 {
     mrail_options_parse(&command, argv, bench);
@@ -342,6 +357,7 @@ static void parse_args(bench_t *bench, char **argv)
         mrail_tool_usage(COMMAND, "--dst requires --hotspot F");
     }
     parse_sizes(bench);
+    choose_warmup(&bench->options);
     bench->options.memory = (mrail_bench_memory_t)bench->memory;
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
@@ -385,7 +401,8 @@ static _Noreturn void start_ranks(const bench_t *bench)
 int main(int argc, char **argv)
 {
     bench_t bench = {.options = {.iterations = 10,
-                                 .warmup = 2,
+                                 .warmup = MRAIL_BENCH_AUTO,
+                                 .warmup_s = -1,
                                  .window = 64,
                                  .hidden = 4096,
                                  .top_k = 2,

@@ -33,7 +33,11 @@ typedef struct mrail_bench_options {
     unsigned iterations;
     /* for sizes up to MRAIL_BENCH_SMALL; 0: `iterations` */
     unsigned small_iterations;
+    /* iterations before the timed ones, at least; MRAIL_BENCH_AUTO: 2 */
     unsigned warmup;
+    /* time of these iterations in seconds, at least; negative: chosen by
+     * `warmup` and `explain` */
+    double warmup_s;
     /* alltoallv: the skews to measure, one after the other */
     mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS];
     unsigned num_skews;
@@ -55,6 +59,16 @@ typedef struct mrail_bench_options {
     int corrupt; /* 1: flips a byte after the exchange, to test the check */
 } mrail_bench_options_t;
 
+/* Returns 1 if another iteration must precede the timed ones. `done` iterations
+ * took `warm_s` seconds together. All ranks get the same result if they pass the
+ * same values. */
+static inline int mrail_bench_is_cold(const mrail_bench_options_t *options,
+                                      unsigned done, double warm_s)
+{
+    return (done < options->warmup) || (warm_s < options->warmup_s);
+}
+
+#define MRAIL_BENCH_AUTO ((unsigned)-1)
 #define MRAIL_BENCH_SMALL 8192u /* bytes, as in the OSU micro-benchmarks */
 
 static inline unsigned
@@ -89,6 +103,7 @@ void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 typedef struct mrail_bench_result {
     double *times_s; /* slowest rank's time per iteration; sorted at the end */
     unsigned num_times;
+    double warm_s; /* sum of the slowest rank's times before the timed ones */
     double cpu_s;  /* CPU time of all ranks in the timed parts */
     double wall_s; /* sum of times_s */
     int data_ok;

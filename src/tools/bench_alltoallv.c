@@ -19,6 +19,11 @@ typedef struct exchange {
     int *recv_counts, *recv_offsets;
     mrail_bench_buffer_t send, recv;
     uint64_t send_bytes, recv_bytes;
+    /* Time of the iterations of each size before the timed ones, for all skews
+     * together. Lanes connect only once. */
+    double warm_s[MRAIL_BENCH_MAX_SIZES];
+    /* Time of the slowest rank in the job's first exchange; 0: not yet. */
+    double first_s;
 } exchange_t;
 
 static int offsets_of(const int *counts, int ranks, int *offsets,
@@ -100,8 +105,11 @@ static int check_all(const exchange_t *ex, uint64_t iteration)
     return 1;
 }
 
-static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
-                          unsigned iteration, mrail_bench_result_t *result)
+/* Returns the time of the slowest rank in seconds. */
+static double one_iteration(exchange_t *ex,
+                            const mrail_bench_options_t *options,
+                            unsigned iteration, int is_timed,
+                            mrail_bench_result_t *result)
 {
     double time_s, slowest_s, cpu_s;
 
@@ -119,11 +127,15 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
     }
     result->data_ok &= check_all(ex, iteration);
     MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    if (iteration >= options->warmup) {
+    if (ex->first_s == 0) {
+        ex->first_s = slowest_s;
+    }
+    if (is_timed) {
         result->times_s[result->num_times++] = slowest_s;
         result->wall_s += slowest_s;
         result->cpu_s += cpu_s;
     }
+    return slowest_s;
 }
 
 /* Work of coll/mrail in the timed iterations over all ranks, as fractions from
@@ -246,7 +258,7 @@ static figures_t figures_of(mrail_bench_result_t *result, int ranks,
 static void print_json(const mrail_bench_options_t *options,
                        const mrail_bench_skew_t *skew, int ranks, uint64_t size,
                        const mrail_bench_result_t *result,
-                       const figures_t *figures,
+                       const figures_t *figures, double first_s,
                        const coll_fractions_t *coll_fractions,
                        const mrail_bench_coll_rails_t *rails)
 {
@@ -272,6 +284,7 @@ static void print_json(const mrail_bench_options_t *options,
     mrail_json_real(&json, "p99_s", figures->p99_s, 9);
     mrail_json_real(&json, "best_s", figures->best_s, 9);
     mrail_json_real(&json, "worst_s", figures->worst_s, 9);
+    mrail_json_real(&json, "first_s", first_s, 9);
     mrail_json_real(&json, "bytes_per_s", figures->bytes_per_s, 6);
     mrail_json_real(&json, "bus_bytes_per_s", figures->bus_bytes_per_s, 6);
     mrail_bench_share_json(&json, "planned", coll_fractions->planned);
@@ -302,16 +315,16 @@ static void print_row(uint64_t size, const mrail_bench_result_t *result,
 }
 
 static void print_result(const mrail_bench_options_t *options,
-                         const mrail_bench_skew_t *skew, int ranks,
+                         const mrail_bench_skew_t *skew, const exchange_t *ex,
                          uint64_t size, mrail_bench_result_t *result,
                          const coll_fractions_t *coll_fractions,
                          const mrail_bench_coll_rails_t *rails)
 {
-    figures_t figures = figures_of(result, ranks, size);
+    figures_t figures = figures_of(result, ex->ranks, size);
 
     if (options->json) {
-        print_json(options, skew, ranks, size, result, &figures, coll_fractions,
-                   rails);
+        print_json(options, skew, ex->ranks, size, result, &figures,
+                   ex->first_s, coll_fractions, rails);
     } else {
         print_row(size, result, &figures, coll_fractions);
         print_rails(rails);
@@ -343,15 +356,16 @@ static void print_header(const mrail_bench_options_t *options,
 /* Returns 1 if any rank received wrong data. */
 static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
                       const mrail_bench_skew_t *skew,
-                      const mrail_bench_coll_t *coll, uint64_t size)
+                      const mrail_bench_coll_t *coll, unsigned index)
 {
+    uint64_t size = options->sizes[index];
     mrail_bench_result_t result = {.data_ok = 1};
     uint64_t before[MRAIL_BENCH_COLL_NUM];
     mrail_bench_uplinks_t *uplinks = NULL;
     mrail_bench_coll_rails_t rails;
     coll_fractions_t coll_fractions;
     unsigned timed = mrail_bench_iterations(options, size);
-    unsigned total = options->warmup + timed;
+    unsigned warm = 0;
     double cpu_s;
     int ok;
 
@@ -363,13 +377,14 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     result.times_s = mrail_bench_allocate(timed * sizeof(double));
-    for (unsigned i = 0; i < total; ++i) {
-        if (i == options->warmup) {
-            mrail_bench_coll_read(coll, before);
-            mrail_bench_coll_read_rails(coll, &rails);
-            uplinks = options->explain ? mrail_bench_uplinks_begin(coll) : NULL;
-        }
-        one_iteration(ex, options, i, &result);
+    for (; mrail_bench_is_cold(options, warm, ex->warm_s[index]); ++warm) {
+        ex->warm_s[index] += one_iteration(ex, options, warm, 0, &result);
+    }
+    mrail_bench_coll_read(coll, before);
+    mrail_bench_coll_read_rails(coll, &rails);
+    uplinks = options->explain ? mrail_bench_uplinks_begin(coll) : NULL;
+    for (unsigned i = 0; i < timed; ++i) {
+        (void)one_iteration(ex, options, warm + i, 1, &result);
     }
     coll_fractions = fractions_of(ex, &result, coll, before);
     rails = rails_since(coll, &rails);
@@ -379,8 +394,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     result.data_ok = ok;
     if (ex->rank == 0) {
         result.cpu_s = cpu_s;
-        print_result(options, skew, ex->ranks, size, &result, &coll_fractions,
-                     &rails);
+        print_result(options, skew, ex, size, &result, &coll_fractions, &rails);
     }
     if (uplinks != NULL) {
         mrail_bench_uplinks_end(coll, uplinks, options->json);
@@ -413,7 +427,7 @@ int mrail_bench_alltoallv(const mrail_bench_options_t *options)
             print_header(options, skew, ex.ranks);
         }
         for (unsigned k = 0; k < options->num_sizes; ++k) {
-            wrong |= bench_size(&ex, options, skew, &coll, options->sizes[k]);
+            wrong |= bench_size(&ex, options, skew, &coll, k);
         }
     }
     free(ex.send_counts);

@@ -155,7 +155,7 @@ enum { PING_PONG, STREAM, BOTH_WAYS };
 static void one_iteration(const pair_t *pair,
                           const mrail_bench_options_t *options,
                           const kernel_t *kernel, unsigned iteration,
-                          mrail_bench_result_t *result)
+                          int is_timed, mrail_bench_result_t *result)
 {
     double time_s, slowest_s, cpu_s;
 
@@ -171,10 +171,12 @@ static void one_iteration(const pair_t *pair,
         result->data_ok &= check_window(pair, iteration);
     }
     MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    if (iteration >= options->warmup) {
+    if (is_timed) {
         result->times_s[result->num_times++] = slowest_s;
         result->wall_s += slowest_s * pair->window * kernel->times;
         result->cpu_s += cpu_s;
+    } else {
+        result->warm_s += slowest_s * pair->window * kernel->times;
     }
 }
 
@@ -185,7 +187,7 @@ static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
                        mrail_bench_result_t *result)
 {
     unsigned timed = mrail_bench_iterations(options, pair->size);
-    unsigned total = options->warmup + timed;
+    unsigned warm = 0;
     double *scratch =
         mrail_bench_allocate(pair->window * sizeof(*pair->halves));
     double cpu_s;
@@ -193,12 +195,14 @@ static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
 
     result->data_ok = 1;
     result->times_s = mrail_bench_allocate(timed * sizeof(double));
-    for (unsigned i = 0; i < total; ++i) {
+    pair->halves = scratch;
+    for (; mrail_bench_is_cold(options, warm, result->warm_s); ++warm) {
+        one_iteration(pair, options, kernel, warm, 0, result);
+    }
+    for (unsigned i = 0; i < timed; ++i) {
         pair->halves =
-            (halves != NULL && i >= options->warmup)
-                ? halves + (size_t)(i - options->warmup) * pair->window
-                : scratch;
-        one_iteration(pair, options, kernel, i, result);
+            (halves != NULL) ? halves + (size_t)i * pair->window : scratch;
+        one_iteration(pair, options, kernel, warm + i, 1, result);
     }
     free(scratch);
     MPI_Allreduce(&result->cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM,

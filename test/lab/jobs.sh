@@ -28,7 +28,7 @@ is 'mpirun puts one rank on each host' \
 cat >"$tmp/jobs" <<'END'
 bench()
 {
-    "$mrail" bench alltoallv --soft lab -np 4 --json "$@"
+    "$mrail" bench alltoallv --soft lab -np 4 --json --warmup 2 "$@"
 }
 bench --sizes 4m --iterations 10 >"$tmp/one" 2>"$tmp/one.err" || echo 'one fails'
 "$mrail" lab status >"$tmp/status"

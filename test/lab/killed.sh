@@ -13,7 +13,7 @@ need_lab
 spread_fabric
 export lab soft
 seed=${LAB_KILL_SEED:-$$}
-kills=${LAB_KILLS:-12}
+kills=${LAB_KILLS:-8}
 token=$tmp/spread.fabric # occurs in the command line of each process in the lab
 end_s=5
 

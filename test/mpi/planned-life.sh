@@ -109,7 +109,7 @@ foreign=$!
 sleep 1
 status=0
 "$mrail" bench alltoallv -np 8 --soft 2x4 --session "$session" --rate 20M \
-    --bind-rails --hotspot 0.7 --sizes 4m --iterations 10 --json \
+    --bind-rails --hotspot 0.7 --sizes 4m --warmup 2 --iterations 10 --json \
     --mca coll_mrail_verbose 2 >"$tmp/out" 2>&1 </dev/null || status=$?
 wait $foreign || status=1
 kill $holder 2>/dev/null || true

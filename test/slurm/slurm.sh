@@ -140,7 +140,7 @@ iterations=$((500000 + $$ % 500000)) # also identifies the processes
 
 is_gone()
 {
-    [ -z "$(processes "--iterations $iterations")" ] &&
+    [ -z "$(processes "$iterations")" ] &&
         [ ! -e "/dev/shm/mrail-soft.$(id -u).$session" ]
 }
 

@@ -18,7 +18,8 @@ configures()
     shift
     mkdir -p "$folder"
     [ ! -f "$tmp/cache" ] || cp "$tmp/cache" "$folder/config.cache"
-    (cd "$folder" && "$top/configure" --config-cache "$@") >"$tmp/out" \
+    (cd "$folder" && "$top/configure" --config-cache \
+        --disable-dependency-tracking "$@") >"$tmp/out" \
         2>&1 </dev/null || return 1
     [ -f "$tmp/cache" ] || cp "$folder/config.cache" "$tmp/cache"
 }

@@ -637,7 +637,8 @@ class Drawings(unittest.TestCase):
 
 def try_object(transport='mrail', data_ok=True, size=65536, rate=4e8):
     return json.dumps({'transport': transport, 'size': size, 'median_s': 0.01,
-                       'bytes_per_s': rate, 'cpu_load': 0.9, 'data_ok': data_ok})
+                       'first_s': 0.05, 'bytes_per_s': rate, 'cpu_load': 0.9,
+                       'data_ok': data_ok})
 
 
 def try_rows(mrail, **others):
@@ -656,7 +657,9 @@ class Try(unittest.TestCase):
         """try: all results are ok"""
         lines, ok = try_rows(try_object())
         self.assertTrue(ok)
-        self.assertEqual(len(lines), 3)
+        self.assertEqual(len(lines), 4)
+        self.assertTrue(lines[3].endswith('stock UCX, 4 rails 50 ms; mrail, 4 rails '
+                                          '50 ms'))
         self.assertRegex(lines[2], r'^t +64  mrail, 4 rails +10\.00 +400\.0 +2\.00 '
                          r'+90 %  data ok$')
 
@@ -684,7 +687,7 @@ class Try(unittest.TestCase):
         both = try_object() + '\n' + try_object(size=1048576)
         lines, ok = try_rows(both)
         self.assertFalse(ok)
-        self.assertEqual(len(lines), 6)
+        self.assertEqual(len(lines), 7)
 
     def test_links(self):
         """try: traffic of each rail in each exchange"""

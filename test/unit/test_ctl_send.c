@@ -420,6 +420,67 @@ static void test_lane_moves_to_a_working_uplink(void **state)
     }
 }
 
+/* Leaves only the lane of slot 0, and makes its path suspect. */
+static void doubt_sole_path(void)
+{
+    start(64);
+    connect_lanes(0, 2);
+    mrail_path_event(peer_of(0), 1, MRAIL_HEALTH_CQE_ERROR, fake_now_ns);
+    mrail_failover_request(peer_of(0)->lanes[1], "test");
+    progress();
+    run_control(ROUND);
+    progress();
+    confirm_broken(0, 1, 0);
+    run_control(2 * MRAIL_NS_PER_SEC); /* earlier answers no longer count */
+    sent.num_msgs = 0;
+    stall(0, 0);
+}
+
+/* Another uplink leads to the peer, so the fault is that of the path. */
+static void test_sole_path_is_compared(void **state)
+{
+    unsigned seen = 0;
+
+    doubt_sole_path();
+    for (unsigned i = 0; (i < 50) && (health(0, 0) == MRAIL_HEALTH_SUSPECT);
+         ++i) {
+        for (; seen < sent.num_msgs; ++seen) {
+            if ((sent.msgs[seen].type == MRAIL_CTL_PROBE) &&
+                (sent.msgs[seen].path.slot == UINT16_MAX)) {
+                deliver_only(0, 0,
+                             &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                                .seq = sent.msgs[seen].seq});
+            }
+        }
+        run_control(ROUND);
+    }
+    assert_int_equal(health(0, 0), MRAIL_HEALTH_RETIRED);
+}
+
+/* Silence on all uplinks is no evidence against the path. */
+static void test_silent_peer_keeps_its_path(void **state)
+{
+    unsigned uplinks = 0;
+    uint32_t seq = 0;
+
+    doubt_sole_path();
+    for (unsigned i = 0; i < 50; ++i) {
+        run_control(ROUND);
+    }
+    assert_int_equal(health(0, 0), MRAIL_HEALTH_SUSPECT);
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        if ((sent.msgs[i].type == MRAIL_CTL_PROBE) &&
+            (sent.msgs[i].path.slot == UINT16_MAX)) {
+            uplinks |= 1u << mrail_ports_segment_of(8, sent.ports[i]);
+            /* The peer recognises repeats by the number, and then answers from
+             * another uplink. */
+            seq = (seq == 0) ? sent.msgs[i].seq : seq;
+            assert_int_equal(sent.msgs[i].seq, seq);
+        }
+    }
+    assert_int_equal(uplinks, 0xff);
+}
+
 /* As long as another lane leads to the peer, the uplinks of lanes do not
  * change. */
 static void test_lane_keeps_its_uplink(void **state)
@@ -813,6 +874,8 @@ int main(int argc, char **argv)
         TEST(test_first_messages_take_all_uplinks),
         TEST(test_replies_to_repeats_take_all_uplinks),
         TEST(test_lane_moves_to_a_working_uplink),
+        TEST(test_sole_path_is_compared),
+        TEST(test_silent_peer_keeps_its_path),
         TEST(test_lane_keeps_its_uplink),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),

@@ -56,6 +56,7 @@ static MRAIL_CTL void mrail_ctl_on_probe_rep(mrail_peer_t *peer,
     } else if ((peer->compare_request != 0) &&
                (msg->seq == peer->compare_request)) {
         peer->answer_ns = mrail_clock_now();
+        peer->compare_request = 0;
     } else if (!mrail_path_answer(peer, msg->seq, mrail_clock_now())) {
         ++peer->engine->counters.ctl_unexpected;
     }

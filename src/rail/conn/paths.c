@@ -161,7 +161,6 @@ static MRAIL_CTL void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
         return;
     }
     peer->compare_ns = now_ns;
-    peer->compare_request = 0;
     for (unsigned i = 0; i < peer->slot_limit; ++i) {
         if ((i != slot) && (peer->paths[i].health.state == MRAIL_HEALTH_UP) &&
             (mrail_peer_lane_is(peer, i, MRAIL_LANE_IN_USE) ||
@@ -171,7 +170,9 @@ static MRAIL_CTL void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
         }
     }
     if (!others) {
-        peer->compare_request = ++peer->engine->ctl_seq;
+        if (peer->compare_request == 0) {
+            peer->compare_request = ++peer->engine->ctl_seq;
+        }
         (void)mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->compare_request,
                                    slot % peer->num_pairs +
                                        ++peer->compare_turn %

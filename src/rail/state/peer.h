@@ -139,8 +139,8 @@ struct mrail_peer {
     mrail_path_t *paths;             /* [slot_limit] */
     mrail_ns_t answer_ns;            /* time of the last answered probe */
     mrail_ns_t compare_ns;           /* time when all paths were last probed */
-    uint32_t compare_request;        /* sequence number of the last probe that
-                                      * took no path; 0: none */
+    uint32_t compare_request;        /* sequence number of an unanswered probe
+                                      * that takes no path; 0: none */
     unsigned compare_turn;           /* selects its source port */
     mrail_ns_t moved_ns;             /* time when a lane last made progress */
     mrail_ns_t unreachable_ns; /* time since which no lane has been usable; 0:
