@@ -51,7 +51,8 @@ typedef struct mrail_page_lane {
     uint64_t idle_ns;     /* time without work while other lanes had work */
     uint16_t slot;
     uint16_t sport; /* UDP source port */
-    uint32_t rail;  /* index */
+    uint16_t rail;  /* index */
+    uint16_t moves; /* moves to other source ports, at most UINT16_MAX */
     /* state of the lane, or of its path if the lane is up but the path is
      * not */
     char state[16];

@@ -161,7 +161,7 @@ pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la
 libmrail_top_la_SOURCES = src/tools/pages.c src/tools/pages.h \
     src/tools/top_json.c src/tools/top_rows.c src/tools/top_rows.h \
-    src/tools/top_show.h src/tools/top_table.c
+    src/tools/top_lanes.c src/tools/top_show.h src/tools/top_table.c
 mrail_top_SOURCES = src/tools/top.c \
     src/tools/top_screen.c src/tools/top_screen.h
 mrail_top_LDADD = libmrail-top.la libmrail-telemetry.la libmrail-tool.la

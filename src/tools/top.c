@@ -23,8 +23,7 @@ typedef struct top {
     uint64_t count; /* 0: no limit */
     top_filter_t filter;
     unsigned order; /* top_order_t */
-    int json;
-    int clean;
+    int json, lanes, clean;
 } top_t;
 
 /* ---- Samples ---- */
@@ -45,6 +44,8 @@ static void top_print(const top_t *top, const pages_t *before,
 {
     if (top->json) {
         top_json(before, now, &top->filter);
+    } else if (top->lanes) {
+        top_lanes(stdout, now, &top->filter);
     } else {
         top_table(stdout, before, now, &top->filter, top->order);
     }
@@ -157,7 +158,7 @@ static int top_run(top_t *top)
         pages_cleanup(&before);
         return MRAIL_TOOL_FAILED;
     }
-    if (!top->json && (top->count != 1) && top_screen_open()) {
+    if (!top->json && !top->lanes && (top->count != 1) && top_screen_open()) {
         top_screen(top, &before);
     } else {
         top_scroll(top, &before);
@@ -208,6 +209,8 @@ static const mrail_option_t top_options[] = {
      MRAIL_OPTION_CHOICE, FIELD(order), 0, 0, NULL},
     {"--json", NULL, "print a JSON object for each sample", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
+    {"--lanes", NULL, "a line for each lane, with its source port and moves",
+     MRAIL_OPTION_FLAG, FIELD(lanes), 0, 0, NULL},
     {"--dir", "DIR",
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
@@ -218,7 +221,8 @@ static const mrail_option_t top_options[] = {
 
 static const char *const synopsis[] = {
     "[--interval TIME] [--count N] [--sort ORDER] [FILTER...]",
-    "--json [--interval TIME] [--count N] [FILTER...]", "--clean", NULL};
+    "--lanes|--json [--interval TIME] [--count N] [FILTER...]", "--clean",
+    NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,
@@ -244,6 +248,10 @@ int main(int argc, char **argv)
     top_t top = {.interval_s = 1, .count = isatty(STDOUT_FILENO) ? 0 : 1};
 
     mrail_options_parse(&command, argv, &top);
+    if (top.lanes && top.json) {
+        mrail_tool_usage(COMMAND, "--lanes --json: choose one; --json has the "
+                                  "lanes as well");
+    }
     top.dir = pages_dir(top.dir);
     return top.clean ? top_clean(&top) : top_run(&top);
 }

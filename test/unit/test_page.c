@@ -81,6 +81,8 @@ static void test_written_and_read(void **state)
     page->rank = 5;
     page->num_lanes = 1;
     page->lanes[0].bytes = 77;
+    page->lanes[0].rail = 3;
+    page->lanes[0].moves = UINT16_MAX;
     snprintf(page->lanes[0].state, sizeof(page->lanes[0].state), "suspect");
     mrail_page_update(file);
     mrail_page_event(file, "%s: %s", "soft0", "port error");
@@ -88,6 +90,8 @@ static void test_written_and_read(void **state)
     assert_int_equal(got.head.pid, getpid());
     assert_int_equal(got.rank, 5);
     assert_int_equal(got.lanes[0].bytes, 77);
+    assert_int_equal(got.lanes[0].rail, 3);
+    assert_int_equal(got.lanes[0].moves, UINT16_MAX);
     assert_string_equal(got.lanes[0].state, "suspect");
     assert_int_equal(got.num_events, 1);
     assert_string_equal(got.events[0].text, "soft0: port error");

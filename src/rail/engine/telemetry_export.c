@@ -125,7 +125,8 @@ static void export_sums(const mrail_lane_t *lane, mrail_page_rail_t *to)
 
 static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
 {
-    const mrail_health_t *health = &lane->peer->paths[lane->slot].health;
+    const mrail_path_t *path = &lane->peer->paths[lane->slot];
+    const mrail_health_t *health = &path->health;
     mrail_page_lane_t *to;
 
     if ((lane->rail != NULL) && (lane->rail->index < page->num_rails)) {
@@ -144,7 +145,8 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     to->idle_ns = lane->idle_ns;
     to->slot = lane->slot;
     to->sport = lane->sport;
-    to->rail = (lane->rail != NULL) ? lane->rail->index : 0;
+    to->rail = (uint16_t)((lane->rail != NULL) ? lane->rail->index : 0);
+    to->moves = path->moves;
     snprintf(to->state, sizeof(to->state), "%s",
              (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
               (health->state != MRAIL_HEALTH_UP))

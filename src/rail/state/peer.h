@@ -79,6 +79,8 @@ typedef struct mrail_path {
     mrail_ns_t probe_ns;    /* time of the last probe */
     unsigned compared;      /* probes of this suspicion that were lost while
                              * another path worked */
+    uint16_t moves;         /* moves of its lanes to other source ports, at
+                             * most UINT16_MAX */
     uint8_t restore;        /* a lane may be requested although the path is
                              * not up */
     const char *cause;      /* the last event that was not a deadline */
