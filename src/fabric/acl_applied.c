@@ -1,5 +1,5 @@
 /* Checks to which packets a rule set applies, by their sources and by the ports
- * on which they arrive. */
+ * on which they arrive, and whether its maps and lists belong together. */
 #include "config.h"
 #include "fabric/acl_internal.h"
 
@@ -55,18 +55,34 @@ int acl_takes_from(const acl_match_t *match, unsigned line)
 {
     switch (match->place) {
     case ACL_TAKES_ALL:
+    case ACL_TAKES_ALL_CHAINS:
         return 1;
     case ACL_TAKES_EARLIER:
         return line < match->at;
     case ACL_TAKES_BY_ORDER:
+    case ACL_TAKES_NONE:
         return 0;
     default:
         return line > match->at;
     }
 }
 
+/* Returns 1 if the routing rule takes packets from the other one. */
+static int takes_by_order(const acl_match_t *match, const acl_match_t *other)
+{
+    unsigned long mark = 0; /* of packets that no rule marks */
+
+    (void)sscanf(other->key, "mark:%lu", &mark);
+    return other->order >= match->order &&
+           ((mark ^ match->mark) & match->mask) == 0 &&
+           !(match->spares_mark && mark == match->mark);
+}
+
 int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
 {
+    if (match->place == ACL_TAKES_NONE) {
+        return 0;
+    }
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         const acl_match_t *other = &reader->matches[i];
 
@@ -74,10 +90,13 @@ int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
             continue;
         }
         if (match->place == ACL_TAKES_BY_ORDER) {
-            if (other->order >= match->order) {
+            if (takes_by_order(match, other)) {
                 return 1;
             }
             continue;
+        }
+        if (match->place == ACL_TAKES_ALL_CHAINS) {
+            return 1;
         }
         /* A deny entry ends only the search of its own list. */
         if (match->denies && match->key[0] != '\0') {
@@ -93,69 +112,6 @@ int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match)
         }
     }
     return 0;
-}
-
-/* ---- Jumps between chains ---- */
-
-/* Adds the copy of a match unless it is known. */
-static int add_copy(acl_reader_t *reader, const acl_match_t *copy)
-{
-    for (unsigned i = 0; i < reader->num_matches; ++i) {
-        const acl_match_t *match = &reader->matches[i];
-
-        if (match->line == copy->line && match->at == copy->at &&
-            match->first == copy->first &&
-            strcmp(match->list, copy->list) == 0) {
-            return 0;
-        }
-    }
-    return acl_add_match(reader, copy);
-}
-
-/* Adds copies of the match to other chains. If the match takes packets from its
- * chain, the chains to which this one jumps get a copy. If it also ends its
- * chain, the chains that jump to this one get a copy. */
-static int follow_jumps(acl_reader_t *reader, acl_match_t match)
-{
-    int ret = 0;
-
-    for (unsigned i = 0; i < reader->num_edges && ret == 0; ++i) {
-        const acl_edge_t *edge = &reader->edges[i];
-        acl_match_t copy = match;
-
-        if (edge->kind != ACL_BINDING || strcmp(edge->to, edge->from) == 0) {
-            continue;
-        }
-        copy.key[0] = '\0'; /* its mark replaces those of the chain */
-        if (strcmp(edge->to, match.list) == 0 &&
-            acl_takes_from(&match, edge->line)) {
-            mrail_copy(copy.list, edge->from, sizeof(copy.list));
-            copy.place = ACL_TAKES_ALL;
-            copy.is_below = 1;
-            ret = add_copy(reader, &copy);
-        } else if (strcmp(edge->from, match.list) == 0 && edge->order == 0 &&
-                   strncmp(edge->to, ACL_CHAIN ":", strlen(ACL_CHAIN ":")) ==
-                       0 &&
-                   !match.returns && !match.is_below) {
-            mrail_copy(copy.list, edge->to, sizeof(copy.list));
-            copy.at = edge->line;
-            ret = add_copy(reader, &copy);
-        }
-    }
-    return ret;
-}
-
-int acl_follow_jumps(acl_reader_t *reader)
-{
-    int ret = 0;
-
-    /* Copies, which are added at the end, are followed as well. */
-    for (unsigned i = 0; i < reader->num_matches && ret == 0; ++i) {
-        if (reader->matches[i].is_any && reader->matches[i].list[0] != '\0') {
-            ret = follow_jumps(reader, reader->matches[i]);
-        }
-    }
-    return ret;
 }
 
 /* ---- Ports ---- */
@@ -273,4 +229,67 @@ unsigned acl_check_ports(const acl_reader_t *reader, FILE *stream)
         findings += missing;
     }
     return findings;
+}
+
+/* ---- Names ---- */
+
+/* Finds rules in different maps. A port has only one map, so one of them would
+ * not apply. */
+static unsigned check_maps(const acl_reader_t *reader, FILE *stream)
+{
+    const acl_match_t *first = NULL;
+    unsigned findings = 0;
+
+    for (unsigned i = 0; i < reader->num_matches; ++i) {
+        const acl_match_t *match = &reader->matches[i];
+
+        if (match->target[0] == '\0' || match->map[0] == '\0') {
+            continue;
+        }
+        if (first == NULL) {
+            first = match;
+        } else if (strcmp(match->map, first->map) != 0) {
+            ++findings;
+            fprintf(stream,
+                    "line %u: this rule is in '%s', but that of line %u in "
+                    "'%s'; a port has only one map\n",
+                    match->line, match->map, first->line, first->map);
+        }
+    }
+    return findings;
+}
+
+/* Finds references in route maps and class maps to lists that do not exist. */
+static unsigned check_lists(const acl_reader_t *reader, FILE *stream)
+{
+    static const char prefix[] = "list:";
+    unsigned findings = 0;
+
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+        unsigned j = 0;
+
+        if (edge->kind != ACL_REFERENCE ||
+            strncmp(edge->from, prefix, strlen(prefix)) != 0) {
+            continue;
+        }
+        while (j < reader->num_edges &&
+               (reader->edges[j].kind != ACL_DECLARATION ||
+                strcmp(reader->edges[j].from, edge->from) != 0)) {
+            ++j;
+        }
+        if (j == reader->num_edges) {
+            ++findings;
+            fprintf(stream,
+                    "line %u: there is no access list '%s'; a switch may "
+                    "match every packet here\n",
+                    edge->line, edge->from + strlen(prefix));
+        }
+    }
+    return findings;
+}
+
+unsigned acl_check_names(const acl_reader_t *reader, FILE *stream)
+{
+    return check_maps(reader, stream) + check_lists(reader, stream);
 }

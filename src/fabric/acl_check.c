@@ -1,7 +1,7 @@
 /*
  * Checks a rule set. It finds ports without a rule, with several rules, or with
- * a rule that has no uplink, and checks whether the rules divide the range in
- * the same way as the lanes. acl_applied.c checks to which packets the rules
+ * a rule that has no uplink. It also checks whether the rules divide the range
+ * in the same way as the lanes. acl_applied.c checks to which packets the rules
  * apply.
  *
  * The check assigns each port to the first rule in the text that matches it.
@@ -67,7 +67,8 @@ static void drop_foreign(checker_t *checker)
     acl_reader_t *reader = &checker->reader;
     unsigned kept = 0;
 
-    /* Swapped, because is_foreign() looks at all rules. */
+    /* Swap matches instead of overwriting them, because is_foreign() looks at
+     * all of them. */
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         acl_match_t match = reader->matches[i];
 
@@ -98,9 +99,10 @@ static void check_rule(checker_t *checker, const acl_match_t *match)
     }
     if (match->denies) {
         ++report->num_unmapped;
-        fprintf(checker->stream, "line %u: ports %u to %u are exempt%s%s\n",
+        fprintf(checker->stream, "line %u: ports %u to %u are exempt%s%s%s%s\n",
                 match->line, match->first, match->last,
-                (match->source[0] != '\0') ? ", from " : "", match->source);
+                (match->source[0] != '\0') ? ", from " : "", match->source,
+                (match->text[0] != '\0') ? ": " : "", match->text);
     } else if (match->target[0] == '\0') {
         ++report->num_unmapped;
         fprintf(checker->stream,
@@ -129,60 +131,6 @@ static void check_rules(checker_t *checker)
                 checker->stream,
                 "line %u: the DSCP differs from that of the rule in line %u\n",
                 match->line, first->line);
-        }
-    }
-}
-
-/* Finds rules in different maps. A port has only one map, so one of them would
- * not apply. */
-static void check_maps(checker_t *checker)
-{
-    const acl_reader_t *reader = &checker->reader;
-    const acl_match_t *first = NULL;
-
-    for (unsigned i = 0; i < reader->num_matches; ++i) {
-        const acl_match_t *match = &reader->matches[i];
-
-        if (match->target[0] == '\0' || match->map[0] == '\0') {
-            continue;
-        }
-        if (first == NULL) {
-            first = match;
-        } else if (strcmp(match->map, first->map) != 0) {
-            ++checker->report.num_conflicts;
-            fprintf(checker->stream,
-                    "line %u: this rule is in '%s', but that of line %u in "
-                    "'%s'; a port has only one map\n",
-                    match->line, match->map, first->line, first->map);
-        }
-    }
-}
-
-/* Finds references in route maps and class maps to lists that do not exist. */
-static void check_names(checker_t *checker)
-{
-    const acl_reader_t *reader = &checker->reader;
-    static const char prefix[] = "list:";
-
-    for (unsigned i = 0; i < reader->num_edges; ++i) {
-        const acl_edge_t *edge = &reader->edges[i];
-        unsigned j = 0;
-
-        if (edge->kind != ACL_REFERENCE ||
-            strncmp(edge->from, prefix, strlen(prefix)) != 0) {
-            continue;
-        }
-        while (j < reader->num_edges &&
-               (reader->edges[j].kind != ACL_DECLARATION ||
-                strcmp(reader->edges[j].from, edge->from) != 0)) {
-            ++j;
-        }
-        if (j == reader->num_edges) {
-            ++checker->report.num_conflicts;
-            fprintf(checker->stream,
-                    "line %u: there is no access list '%s'; a switch may "
-                    "match every packet here\n",
-                    edge->line, edge->from + strlen(prefix));
         }
     }
 }
@@ -219,6 +167,23 @@ static void assign_ports(checker_t *checker, uint32_t index)
             MRAIL_MIN(last, other->last), other->line);
 }
 
+/* Names the rule next to a hole, if there is one. `port` and `end`: the ports of
+ * the hole, from 0 to MRAIL_PORTS_COUNT. */
+static void print_neighbour(const checker_t *checker, unsigned port,
+                            unsigned end)
+{
+    const acl_match_t *matches = checker->reader.matches;
+
+    if (port > 0) {
+        fprintf(checker->stream, "; line %u ends at port %u",
+                matches[checker->owner[port - 1]].line,
+                MRAIL_PORTS_FIRST + port - 1);
+    } else if (end < MRAIL_PORTS_COUNT) {
+        fprintf(checker->stream, "; line %u begins at port %u",
+                matches[checker->owner[end]].line, MRAIL_PORTS_FIRST + end);
+    }
+}
+
 static void check_holes(checker_t *checker)
 {
     unsigned port = 0;
@@ -231,8 +196,10 @@ static void check_holes(checker_t *checker)
         }
         if (end > port) {
             ++checker->report.num_holes;
-            fprintf(checker->stream, "ports %u to %u: no rule\n",
+            fprintf(checker->stream, "ports %u to %u: no rule",
                     MRAIL_PORTS_FIRST + port, MRAIL_PORTS_FIRST + end - 1);
+            print_neighbour(checker, port, end);
+            fputc('\n', checker->stream);
         }
         port = MRAIL_MAX(end, port + 1);
     }
@@ -415,8 +382,7 @@ static int check_text(checker_t *checker, mrail_acl_dialect_t dialect,
     check_rules(checker);
     checker->report.num_conflicts += acl_check_sources(reader, checker->stream);
     checker->report.num_unapplied = acl_check_ports(reader, checker->stream);
-    check_maps(checker);
-    check_names(checker);
+    checker->report.num_conflicts += acl_check_names(reader, checker->stream);
     for (unsigned i = 0; i < reader->num_matches; ++i) {
         assign_ports(checker, i);
     }

@@ -43,18 +43,24 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 
 #define ACL_MAX_EDGES 4096u
 #define ACL_MAX_WORDS 1024 /* maximum words per statement */
+#define ACL_NAME_BYTES 63  /* maximum bytes of a name in a text */
+#define ACL_RULE_MAX 96    /* quoted text of a rule */
+#define ACL_TEXT_MAX (ACL_RULE_MAX + ACL_KEY_MAX)
 
-/* From which rules of its list an entry without a target takes packets. */
+/* The rules of its list from which an entry without a target takes packets. */
 typedef enum acl_place {
-    ACL_TAKES_LATER, /* from those after it */
+    ACL_TAKES_LATER, /* rules after the entry */
     ACL_TAKES_EARLIER,
     ACL_TAKES_ALL,
-    ACL_TAKES_BY_ORDER /* from those of the same or a higher `order` */
+    ACL_TAKES_ALL_CHAINS, /* rules of any list */
+    ACL_TAKES_BY_ORDER,   /* rules of the same or a higher `order` */
+    ACL_TAKES_NONE
 } acl_place_t;
 
 typedef struct acl_match {
     unsigned line;
-    unsigned at;          /* line of its place in `list`; 0: `line` */
+    /* line that determines its place in `list`; 0: `line` */
+    unsigned at;
     unsigned first, last; /* source ports, 0 to 65535 */
     unsigned dscp;        /* MRAIL_ACL_NO_DSCP: any */
     /* the rule does not mention source ports, or it matters only if it takes
@@ -62,9 +68,14 @@ typedef struct acl_match {
     int is_any;
     int denies;        /* the rule exempts its ports */
     acl_place_t place; /* is_any: where it applies in `list` */
-    /* LINUX: the entry ends only its chain; it is a copy for a chain that its
-     * chain jumps to */
-    int returns, is_below;
+    /* LINUX only. returns: the entry ends only its own chain. is_below: the
+     * entry is a copy, for a chain to which its chain jumps. loses: the entry
+     * loses packets. is_certain: it has no condition but ports. */
+    int returns, is_below, loses, is_certain;
+    /* LINUX: ACL_TAKES_BY_ORDER: it takes only marks that equal `mark` in the
+     * bits of `mask`, and not `mark` itself if `spares_mark` */
+    uint32_t mark, mask;
+    int spares_mark;
     char key[ACL_KEY_MAX];
     char source[ACL_TARGET_MAX]; /* source prefix; "": any */
     char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
@@ -74,13 +85,15 @@ typedef struct acl_match {
     unsigned order;
     /* key of the list that must itself be applied to ports; "": none */
     char list[ACL_KEY_MAX];
+    char text[ACL_TEXT_MAX]; /* describes the rule in a finding; "": no text */
 } acl_match_t;
 
 typedef enum acl_edge_kind {
     ACL_REFERENCE,   /* leads to another name */
     ACL_TARGET,      /* leads to a next hop or port */
     ACL_DECLARATION, /* declares that `from` exists; `to` may give its type */
-    ACL_BINDING      /* `from` applies to the port `to` */
+    ACL_BINDING,     /* `from` applies to the port `to` */
+    ACL_PASSAGE      /* packets pass `from`, but it cannot choose uplinks */
 } acl_edge_kind_t;
 
 typedef struct acl_edge {
@@ -114,11 +127,11 @@ typedef struct acl_reader {
 
 typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
 
-/* Calls `func` for each statement that has words. A statement ends with the line
- * or, outside of comment lines, with the character `end` ('\n': only with the
- * line). Any character of `separators` separates words. The text must end with a
- * NUL byte, and is modified. Returns 0, the first nonzero result of `func`, or
- * acl_fail(). */
+/* Calls `func` for each statement that has words. A statement ends with the
+ * line or, outside of comment lines, with the character `end` ('\n': only with
+ * the line). Any character of `separators` separates words. The text must end
+ * with a NUL byte, and is modified. Returns 0, the first nonzero result of
+ * `func`, or acl_fail(). */
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
                   char end, acl_line_func_t func);
 
@@ -175,16 +188,15 @@ void acl_resolve(acl_reader_t *reader);
 unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream);
 unsigned acl_check_ports(const acl_reader_t *reader, FILE *stream);
 
-/* Copies matches to the chains of nft to which their chains jump, and to those
- * that jump to their chains, as far as they concern packets there. Returns 0,
- * -ENOMEM or acl_fail(). */
-int acl_follow_jumps(acl_reader_t *reader);
+/* Finds rules in different maps, and references in route maps and class maps to
+ * lists that do not exist. Returns the number of findings. */
+unsigned acl_check_names(const acl_reader_t *reader, FILE *stream);
 
 /* Returns 1 if the match takes packets from a rule in `line` of its list. */
 int acl_takes_from(const acl_match_t *match, unsigned line);
 
-/* Returns 1 if the match, which is none of the rules, shadows rules that come
- * after it, or takes packets as its `place` says. */
+/* Takes a match that is not one of the rules. Returns 1 if it shadows rules
+ * that come after it, or takes packets as its `place` says. */
 int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match);
 
 /* Reads the current line as an entry of the access list reader->name (IOS and

@@ -1,5 +1,5 @@
-/* The reader for rule sets: lines, numbers, matches, and edges between
- * names. */
+/* The common parts of the readers of rule sets: lines, numbers, matches, and
+ * edges between names. */
 #include "config.h"
 #include "fabric/acl_internal.h"
 
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAME 63  /* bytes of a name in the text */
 #define MAX_STEPS 4u /* maximum number of edges from a match to its target */
 
 int acl_fail(acl_reader_t *reader, const char *fmt, ...)
@@ -233,8 +232,10 @@ int acl_bind(acl_reader_t *reader, const char *kind, const char *name,
 int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
             const char *a, const char *b)
 {
-    if (strlen(a) > MAX_NAME || (b != NULL && strlen(b) > MAX_NAME)) {
-        return acl_fail(reader, "a name has more than %d characters", MAX_NAME);
+    if (strlen(a) > ACL_NAME_BYTES ||
+        (b != NULL && strlen(b) > ACL_NAME_BYTES)) {
+        return acl_fail(reader, "a name has more than %d characters",
+                        ACL_NAME_BYTES);
     }
     snprintf(key, ACL_KEY_MAX, "%s:%s%s%s", prefix, a, (b != NULL) ? ":" : "",
              (b != NULL) ? b : "");

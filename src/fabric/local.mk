@@ -6,7 +6,9 @@ libmrail_fabric_la_SOURCES = \
     src/fabric/acl_check.c \
     src/fabric/acl_eos.c src/fabric/acl_internal.h src/fabric/acl_ios.c \
     src/fabric/acl_json.c src/fabric/acl_json.h src/fabric/acl_linux.c \
-    src/fabric/acl_linux_read.c src/fabric/acl_list.c \
+    src/fabric/acl_linux_chains.c src/fabric/acl_linux_internal.h \
+    src/fabric/acl_linux_nft.c src/fabric/acl_linux_read.c \
+    src/fabric/acl_linux_rule.c src/fabric/acl_list.c \
     src/fabric/acl_nvue.c src/fabric/acl_sonic.c \
     src/fabric/acl_text.c \
     src/fabric/bundle.c src/fabric/bundle.h \

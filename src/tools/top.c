@@ -23,8 +23,7 @@ typedef struct top {
     uint64_t count; /* 0: no limit */
     top_filter_t filter;
     unsigned order; /* top_order_t */
-    int json;
-    int clean;
+    int json, lanes, clean;
 } top_t;
 
 /* ---- Samples ---- */
@@ -45,6 +44,8 @@ static void top_print(const top_t *top, const pages_t *before,
 {
     if (top->json) {
         top_json(before, now, &top->filter);
+    } else if (top->lanes) {
+        top_lanes(stdout, now, &top->filter);
     } else {
         top_table(stdout, before, now, &top->filter, top->order);
     }
@@ -157,7 +158,7 @@ static int top_run(top_t *top)
         pages_cleanup(&before);
         return MRAIL_TOOL_FAILED;
     }
-    if (!top->json && (top->count != 1) && top_screen_open()) {
+    if (!top->json && !top->lanes && (top->count != 1) && top_screen_open()) {
         top_screen(top, &before);
     } else {
         top_scroll(top, &before);
@@ -194,20 +195,22 @@ static const mrail_option_t top_options[] = {
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
     {"--count", "N", "number of samples (unlimited on a terminal, otherwise 1)",
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
-    {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
+    {"--job", "NAME", "show only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
-    {"--rank", "LIST", "only these ranks: 0,4-7", MRAIL_OPTION_CALL, 0, 0, 0,
-     top_take_ranks},
-    {"--rail", "PATTERN", "only rails of this name: mlx5_0, 'mlx5_*', mlx5_0:1",
+    {"--rank", "LIST", "show only these ranks, such as 0,4-7",
+     MRAIL_OPTION_CALL, 0, 0, 0, top_take_ranks},
+    {"--rail", "PATTERN", "show only these rails: mlx5_0, 'mlx5_*' or mlx5_0:1",
      MRAIL_OPTION_TEXT, FIELD(filter.rail), 0, 0, NULL},
-    {"--program", "PATTERN", "only processes of this program",
+    {"--program", "PATTERN", "show only processes of this program",
      MRAIL_OPTION_TEXT, FIELD(filter.program), 0, 0, NULL},
     {"--sort", TOP_ORDERS,
-     "order within a job: by rank, or the largest first of MB/S, STALLED, IDLE "
-     "or OUT (rank)",
+     "order within a job: by rank, or by descending MB/S, STALLED, IDLE or "
+     "OUT (rank)",
      MRAIL_OPTION_CHOICE, FIELD(order), 0, 0, NULL},
-    {"--json", NULL, "an object for each sample", MRAIL_OPTION_FLAG,
+    {"--json", NULL, "print a JSON object for each sample", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
+    {"--lanes", NULL, "a line for each lane, with its source port and moves",
+     MRAIL_OPTION_FLAG, FIELD(lanes), 0, 0, NULL},
     {"--dir", "DIR",
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
@@ -218,7 +221,8 @@ static const mrail_option_t top_options[] = {
 
 static const char *const synopsis[] = {
     "[--interval TIME] [--count N] [--sort ORDER] [FILTER...]",
-    "--json [--interval TIME] [--count N] [FILTER...]", "--clean", NULL};
+    "--lanes|--json [--interval TIME] [--count N] [FILTER...]", "--clean",
+    NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,
@@ -226,11 +230,11 @@ static const mrail_command_t command = {
     .about =
         "Shows what each rail of this user's processes on this machine carries:\n"
         "\n"
-        "  LANES    queue pairs that are up        MB/S   over the interval\n"
+        "  LANES    queue pairs that are up        MB/S   rate over the interval\n"
         "  OF       rate of the port               OUT    bytes in flight\n"
-        "  STALLED  share of the time in which work was outstanding on a lane and\n"
+        "  STALLED  share of time in which work was outstanding on a lane and\n"
         "           nothing completed, because of the network or the other end\n"
-        "  IDLE     share of the time in which a lane had no work, but others did\n"
+        "  IDLE     share of time in which a lane had no work, but others did\n"
         "\n"
         "It also shows the last events. A process that was killed is shown as ended.\n"
         "On a terminal, it shows a page at a time: space and b turn pages, s changes\n"
@@ -244,6 +248,10 @@ int main(int argc, char **argv)
     top_t top = {.interval_s = 1, .count = isatty(STDOUT_FILENO) ? 0 : 1};
 
     mrail_options_parse(&command, argv, &top);
+    if (top.lanes && top.json) {
+        mrail_tool_usage(COMMAND, "--lanes --json: choose one; --json has the "
+                                  "lanes as well");
+    }
     top.dir = pages_dir(top.dir);
     return top.clean ? top_clean(&top) : top_run(&top);
 }

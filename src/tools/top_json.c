@@ -51,6 +51,7 @@ static void json_lanes(mrail_json_t *json, const mrail_page_t *now,
         mrail_json_uint(json, "lane", lane->slot);
         mrail_json_uint(json, "rail", lane->rail);
         mrail_json_uint(json, "sport", lane->sport);
+        mrail_json_uint(json, "moves", lane->moves);
         mrail_json_string(json, "state", lane->state);
         mrail_json_uint(json, "bytes", lane->bytes);
         mrail_json_uint(json, "window_bytes_per_s", lane->rate);

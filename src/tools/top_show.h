@@ -11,6 +11,9 @@
 void top_table(FILE *stream, const pages_t *before, const pages_t *now,
                const top_filter_t *filter, top_order_t order);
 
+/* Prints the lanes grouped by job with a header for each job. */
+void top_lanes(FILE *stream, const pages_t *now, const top_filter_t *filter);
+
 /* Prints one screen of `lines` lines: headers, the rows of page *page_p (from
  * 0; adjusted to the valid range), the last events, and a line that lists the
  * keys. */

@@ -1,7 +1,7 @@
 /*
- * RDMA READs for a collective component, through an interface to the engine
- * beside those of UCX. It belongs to the oldest open md, whose registration
- * cache it uses, and is closed with it.
+ * RDMA READs for a collective component. They use an engine interface that is
+ * separate from those of UCX. This interface belongs to the oldest open md: it
+ * uses the registration cache of that md, and closes with it.
  */
 #include "config.h"
 #include "uct/mrail_direct.h"
@@ -31,8 +31,8 @@ typedef struct direct_ep {
     mrail_ep_t *ep;
 } direct_ep_t;
 
-/* Serialises the calls on the interface. The only callback that runs under it
- * is on_complete(), which makes no calls. */
+/* Serialises the calls on the interface. The only callback that runs under this
+ * lock is on_complete(), which makes no calls. */
 static pthread_mutex_t direct_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Open mds, in the order of their opening. */
@@ -41,7 +41,8 @@ static uct_mrail_md_t *first_md;
 static mrail_iface_t *direct_iface; /* NULL: not open */
 static direct_ep_t *direct_eps;
 static unsigned num_rails;
-static unsigned rail_index[MRAIL_MAX_RAILS]; /* in the engine, by number here */
+/* rail of the engine, indexed by the number that callers use */
+static unsigned rail_index[MRAIL_MAX_RAILS];
 
 /* ---- life cycle ---- */
 
@@ -239,7 +240,7 @@ static int direct_ep_set_uplinks(uct_mrail_direct_ep_t *tl_ep, unsigned rail,
     return ret;
 }
 
-/* The registration cache has a lock of its own. */
+/* The registration cache has its own lock, so this function takes none. */
 static int direct_mem_get(void *address, size_t length,
                           uct_mrail_direct_mem_t **mem_p)
 {

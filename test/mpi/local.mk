@@ -6,17 +6,20 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/commands.sh \
     test/mpi/errors.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/misc.sh test/mpi/failover.sh test/mpi/top.sh \
+    test/mpi/trace.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
     test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
     test/mpi/direct.sh test/mpi/rails.sh test/mpi/topology.sh \
-    test/mpi/gpu-exchange.sh test/mpi/gpu-bad.sh test/mpi/gpu-stream.sh
+    test/mpi/gpu-exchange.sh test/mpi/gpu-bad.sh test/mpi/gpu-stream.sh \
+    test/mpi/exporter.sh
 TIMING_TESTS += test/mpi/pair.sh test/mpi/diagnose.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/diagnose.sh \
     test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py \
-    test/mpi/diagnose_cases.py
+    test/mpi/diagnose_cases.py test/mpi/exporter_job.py \
+    test/mpi/trace_check.py
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)

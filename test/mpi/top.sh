@@ -48,6 +48,12 @@ is '--job selects one of the jobs' 2 "$(of_ours "$tmp/one")"
 "$mrail" top >"$tmp/table" 2>&1 || true
 is 'the table has a line for each rail of each process' 16 \
     "$(grep -cE ' soft[0-3]:1 +[0-9]+ ' "$tmp/table" || true)"
+"$mrail" top --lanes --job "$name" >"$tmp/lanes" 2>&1 || true
+is '--lanes: lanes on each rail of each rank' 8 \
+    "$(awk '$1 == "rank" && $7 >= 49152 && $8 ~ /^[0-9]+$/ { print $2, $6 }' "$tmp/lanes" |
+        sort -u | wc -l)"
+expect 'JSON: each lane has its source port and moves' "$tmp/top" \
+    '"sport": [0-9]+, "moves": [0-9]+, "state": "'
 "$mrail" top --rank 1 --rail soft2 --sort rate >"$tmp/table" 2>&1 || true
 is 'filters: one rail of one rank of each job' 2 \
     "$(grep -cE '^rank 1 .* soft2:1 ' "$tmp/table" || true)"

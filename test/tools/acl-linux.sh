@@ -267,15 +267,43 @@ is 'a spine of three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
     "$(arrived)"
 check 'the check reads the script' "$build/mrail-acl" --dialect linux \
     --check "$tmp/rules" --uplinks 8 --leaf-uplinks 4
-{ nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
-expect_run 'the check reads the active rules' 0 ': 32 rules, 8 uplinks: .*exactly one uplink$' \
-    "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
-    --leaf-uplinks 4
+
+# checks_active NAME STATUS PATTERN: checks the rules in force.
+checks_active()
+{
+    { nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
+    expect_run "$1" "$2" "$3" "$build/mrail-acl" --dialect linux \
+        --check "$tmp/listed" --uplinks 8 --leaf-uplinks 4
+}
+
+checks_active 'the check reads the active rules' 0 ': 32 rules, 8 uplinks: .*exactly one uplink$'
+
+# A firewall with a chain of its own, and a routing rule for some hosts.
+nft 'add table inet filter
+    add chain inet filter forward { type filter hook forward priority 0; policy drop; }
+    add rule inet filter forward ct state invalid drop'
+reset
+send "$host1" $REMOTE 0 49152 512 32
+is 'a firewall loses the datagrams' '0 0 0 0 0 0 0 0 ' "$(arrived)"
+checks_active 'the check finds the firewall' 2 \
+    "^line [0-9]+: ports 0 to 65535 are exempt: 'policy drop' in 'inet filter forward'$"
+nft add rule inet filter forward udp dport 4791 counter accept
+reset
+send "$host1" $REMOTE 0 49152 512 32
+is 'a firewall lets the datagrams through' '4 4 4 4 4 4 4 4 ' "$(arrived)"
+checks_active 'the check accepts this firewall' 0 'exactly one uplink$'
+nft delete table inet filter
+ip route add default via 10.20.1.2 table 200
+ip rule add priority 100 from 10.10.1.0/24 fwmark 0x47910003 lookup 200
+reset
+send "$host1" $REMOTE 0 49152 512 32
+is 'a routing rule takes the datagrams of a mark' '8 4 0 4 4 4 4 4 ' "$(arrived)"
+checks_active 'the check names this rule' 2 \
+    "exempt, from 10.10.1.0/24: rule 100, 'from 10.10.1.0/24 fwmark 0x47910003 lookup 200'$"
+ip rule del priority 100
+ip route del default table 200
 ip rule del priority 4793
-{ nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
-expect_run 'the check finds missing rules' 2 ': 4 rules without an uplink$' \
-    "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
-    --leaf-uplinks 4
+checks_active 'the check finds missing rules' 2 ': 4 rules without an uplink$'
 
 # ---- Undo, and failures of the script ----
 

@@ -120,7 +120,7 @@ prints 'a check as JSON' 0 '"exactly_once": true, "rules": 8, "uplinks": 8' \
 sed 's/61440 63487/61440 63000/' "$tmp/eos" >"$tmp/invalid"
 prints 'a check as JSON: a finding' 2 '"holes": 1, "overlaps": 0' \
     --dialect eos --check "$tmp/invalid" --json
-expect 'a check as JSON: the finding in words' "$tmp/out" '"ports 63001 to 63487: no rule"'
+expect 'a check as JSON: the finding in words' "$tmp/out" '"ports 63001 to 63487: no rule; line [0-9]+ ends at port 63000"'
 
 # ---- A fabric file ----
 
@@ -177,7 +177,7 @@ refused 'a fabric file with an error' 'invalid.fabric:[0-9]+: ' --dialect ios \
 
 # ---- Faults in rule sets ----
 
-prints 'a hole' 2 '^ports 63001 to 63487: no rule$' \
+prints 'a hole' 2 '^ports 63001 to 63487: no rule; line [0-9]+ ends at port 63000$' \
     --dialect eos --check "$tmp/invalid"
 expect 'holes are counted' "$tmp/out" ': 8 rules, 8 uplinks: 1 hole$'
 sed 's/61440 63487/61440 63500/' "$tmp/ios" >"$tmp/invalid"
@@ -186,6 +186,21 @@ prints 'an overlap' 2 '^line [0-9]+: ports 63488 to 63500 also match line [0-9]+
 sed '/via 10.9.0.5/d' "$tmp/linux" >"$tmp/invalid"
 prints 'a rule without an uplink' 2 \
     '^line [0-9]+: ports 53248 to 55295 have no uplink: no next hop belongs to this mark$' \
+    --dialect linux --check "$tmp/invalid"
+{
+    cat "$tmp/linux"
+    echo '100: from 10.0.0.0/24 fwmark 0x47910003 lookup 200'
+} >"$tmp/invalid"
+prints 'a routing rule for some hosts' 2 \
+    "^line [0-9]+: ports 0 to 65535 are exempt, from 10.0.0.0/24: rule 100, 'from 10.0.0.0/24 fwmark" \
+    --dialect linux --check "$tmp/invalid"
+{
+    cat "$tmp/linux"
+    printf '%s\n' 'table inet filter {' 'chain forward {' \
+        'type filter hook forward priority filter; policy drop;' '}' '}'
+} >"$tmp/invalid"
+prints 'a chain that drops' 2 \
+    "^line [0-9]+: ports 0 to 65535 are exempt: 'policy drop' in 'inet filter forward'$" \
     --dialect linux --check "$tmp/invalid"
 sed 's/49152-51199/40000-51199/' "$tmp/nvue" >"$tmp/invalid"
 prints 'ports out of range' 2 \

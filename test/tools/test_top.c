@@ -49,6 +49,8 @@ static void fill(mrail_page_t *page, unsigned r, int later)
         lane->peer = 1;
         lane->slot = (uint16_t)i;
         lane->outstanding = 5 - r;
+        lane->sport = (uint16_t)(50000 + r);
+        lane->moves = (uint16_t)(later ? 7 * i : 0);
         lane->stalled_ns = later ? SECOND / 10 * (r % 3 == 1 ? 9 : i) : 0;
         lane->idle_ns = later ? SECOND / 4 : 0;
     }
@@ -201,6 +203,35 @@ static void test_table(void **state)
     free(text);
 }
 
+/* A line for each lane, with its source port and the number of its moves. */
+static void test_lanes(void **state)
+{
+    fixture_t *f = *state;
+    top_filter_t filter = {.ranks = "1", .rail = "mlx5_1"};
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+
+    f->pages[1].more_lanes = 3;
+    top_lanes(stream, &f->now, &filter);
+    fclose(stream);
+    assert_string_equal(
+        text,
+        "job job0\n"
+        "WHO             PID PEER             LANE RAIL         SPORT MOVES     "
+        "MB/S       OUT  STATE\n"
+        "rank 1          101 0000000000000001    1 mlx5_1:1     50001     7     "
+        " 0.0         4  \n"
+        "\n"
+        "job job1\n"
+        "WHO             PID PEER             LANE RAIL         SPORT MOVES     "
+        "MB/S       OUT  STATE\n"
+        "rank 1          104 0000000000000001    1 mlx5_1:1     50004     7     "
+        " 0.0         1  \n"
+        "3 more lanes are not in the pages\n");
+    free(text);
+}
+
 static void test_rank_lists(void **state)
 {
     assert_int_equal(mrail_number_in_list("0,4-7", 0), 1);
@@ -222,6 +253,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_figures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_screens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_table, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lanes, set_up, tear_down),
         cmocka_unit_test(test_rank_lists),
     };
 

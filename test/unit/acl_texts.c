@@ -10,6 +10,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/util.h"
+
+const char *const acl_test_ports[2] = {"Ethernet1", "Ethernet2"};
 mrail_acl_uplink_t acl_test_uplinks[ACL_TEST_UPLINKS];
 char acl_test_next_hops[ACL_TEST_UPLINKS][16];
 
@@ -93,4 +96,56 @@ char *acl_test_vrfs(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
     mrail_acl_write_vrfs(acl, dialect, undo, stream);
     assert_int_equal(fclose(stream), 0);
     return text;
+}
+
+char *acl_test_edited(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    char *all = NULL;
+
+    if (at == NULL) {
+        fail_msg("no '%s' in:\n%s", from, text);
+    }
+    assert_true(asprintf(&all, "%.*s%s%s", (int)(at - text), text, to,
+                         at + strlen(from)) > 0);
+    return all;
+}
+
+static void check_edit(const acl_test_edit_t *edit)
+{
+    mrail_acl_t acl = acl_test_options(4);
+    acl_test_check_t check;
+    char *text, *other;
+
+    acl.ingress = acl_test_ports;
+    acl.num_ingress = MRAIL_ARRAY_SIZE(acl_test_ports);
+    text = acl_test_text(&acl, edit->dialect);
+    assert_int_equal(acl_test_check(edit->dialect, text, 4, 1).ret, 0);
+    if (edit->from != NULL) {
+        other = acl_test_edited(text, edit->from, edit->to);
+    } else {
+        assert_true(asprintf(&other, "%s%s", text, edit->to) > 0);
+    }
+    check = acl_test_check(edit->dialect, other, 4, 1);
+    if (edit->part == NULL) {
+        if (check.found[0] != '\0') {
+            fail_msg("found:\n%s\nedit:\n%s", check.found, edit->to);
+        }
+        assert_int_equal(check.ret, 0);
+    } else {
+        if (strstr(check.found, edit->part) == NULL) {
+            fail_msg("no '%s' in:\n%s\nedit:\n%s", edit->part, check.found,
+                     edit->to);
+        }
+        assert_int_equal(check.ret, -ERANGE);
+    }
+    free(other);
+    free(text);
+}
+
+void acl_test_edits(const acl_test_edit_t *edits, unsigned num)
+{
+    for (unsigned i = 0; i < num; ++i) {
+        check_edit(&edits[i]);
+    }
 }

@@ -7,6 +7,9 @@
 
 #define ACL_TEST_UPLINKS 256
 
+/* Two ports to hosts. */
+extern const char *const acl_test_ports[2];
+
 /* The uplinks that acl_test_options() uses. */
 extern mrail_acl_uplink_t acl_test_uplinks[ACL_TEST_UPLINKS];
 extern char acl_test_next_hops[ACL_TEST_UPLINKS][16];
@@ -28,6 +31,18 @@ typedef struct acl_test_check {
 
 acl_test_check_t acl_test_check(mrail_acl_dialect_t dialect, const char *text,
                                 unsigned num_uplinks, unsigned leaf_uplinks);
+
+/* Returns the text with the first `from`, which it must contain, replaced. */
+char *acl_test_edited(const char *text, const char *from, const char *to);
+
+typedef struct acl_test_edit {
+    mrail_acl_dialect_t dialect;
+    const char *from, *to; /* from: NULL: append `to` */
+    const char *part;      /* in the findings; NULL: there are none */
+} acl_test_edit_t;
+
+/* Checks rules for four uplinks and two ports, after each of the edits. */
+void acl_test_edits(const acl_test_edit_t *edits, unsigned num);
 
 /* acl_test_has() fails the test unless `text` contains `part`, and
  * acl_test_lacks() fails it if `text` does. */

@@ -200,7 +200,7 @@ endif
 
 # Tests of switch rules.
 if HAVE_CMOCKA
-ACL_TESTS = test_acl test_acl_applied test_acl_check
+ACL_TESTS = test_acl test_acl_applied test_acl_check test_acl_linux
 check_PROGRAMS += $(ACL_TESTS)
 TESTS += $(ACL_TESTS)
 ACL_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/unit
@@ -219,6 +219,10 @@ test_acl_check_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
 test_acl_check_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_acl_check_LDADD = libmrail-fabric.la $(TEST_LIBS)
 test_acl_check_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
+test_acl_linux_SOURCES = test/unit/test_acl_linux.c test/unit/acl_texts.c
+test_acl_linux_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
+test_acl_linux_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_acl_linux_LDADD = libmrail-fabric.la $(TEST_LIBS)
 endif
 
 # Tests of fabrics, and of the number of flowlets that a flow needs.

@@ -73,6 +73,16 @@ static const char *const way[] = {
     [MRAIL_ACL_LINUX] = "via 10.9.2.1",
 };
 
+static unsigned lines_of(const char *text)
+{
+    unsigned lines = 0;
+
+    for (; *text != '\0'; ++text) {
+        lines += *text == '\n';
+    }
+    return lines;
+}
+
 static void test_holes(void **state)
 {
     mrail_acl_t acl = acl_test_options(4);
@@ -83,13 +93,45 @@ static void test_holes(void **state)
         char *bad = replaced(text, third[d], shorter[d]);
         acl_test_check_t check =
             acl_test_check((mrail_acl_dialect_t)d, bad, 4, 1);
+        unsigned line;
 
         assert_int_equal(check.ret, -ERANGE);
         assert_int_equal(check.report.num_holes, 1);
         assert_int_equal(check.report.num_misplaced, 0);
-        assert_string_equal(check.found, "ports 61430 to 61439: no rule\n");
+        assert_int_equal(sscanf(check.found,
+                                "ports 61430 to 61439: no rule; line %u ends "
+                                "at port 61429\n",
+                                &line),
+                         1);
+        assert_in_range(line, 1, lines_of(text));
         free(bad);
         free(text);
+    }
+}
+
+/* The finding names the rule next to the hole. */
+static void test_holes_at_the_ends(void **state)
+{
+    static const char rule[] =
+        "ip rule add sport %s dport 4791 lookup 101\n"
+        "ip route replace default via 10.9.0.1 table 101\n";
+    static const char *const found[][2] = {
+        {"49160-65535",
+         "ports 49152 to 49159: no rule; line 1 begins at port 49160\n"},
+        {"49152-65534",
+         "ports 65535 to 65535: no rule; line 1 ends at port 65534\n"},
+        {"4791", "ports 49152 to 65535: no rule\n"},
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(found); ++i) {
+        acl_test_check_t check;
+        char text[256];
+
+        snprintf(text, sizeof(text), rule, found[i][0]);
+        check = acl_test_check(MRAIL_ACL_LINUX, text, 1, 1);
+        assert_int_equal(check.ret, -ERANGE);
+        acl_test_has(check.found, found[i][1]);
     }
 }
 
@@ -671,6 +713,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_holes_at_the_ends),
         cmocka_unit_test(test_overlaps),
         cmocka_unit_test(test_no_uplink),
         cmocka_unit_test(test_shared_uplink),

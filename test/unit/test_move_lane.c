@@ -244,6 +244,14 @@ static void test_peer_requests_move(void **state)
     ask(UINT16_MAX);
     assert_int_equal(engine->counters.ctl_unexpected, 3);
     assert_int_equal(engine->counters.lanes_moved, 2);
+    /* The moves of each lane, which stay at the highest number. */
+    assert_int_equal(peer_of(0)->paths[1].moves, 2);
+    assert_int_equal(peer_of(0)->paths[0].moves, 0);
+    peer_of(0)->paths[1].moves = UINT16_MAX;
+    fake_now_ns += WINDOW;
+    ask(1);
+    assert_int_equal(engine->counters.lanes_moved, 3);
+    assert_int_equal(peer_of(0)->paths[1].moves, UINT16_MAX);
 }
 
 /* A request may name a lane whose path this lane should take. That works only

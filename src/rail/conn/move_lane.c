@@ -22,6 +22,7 @@
 static void mrail_move_done(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
+    mrail_path_t *path = &peer->paths[lane->slot];
     uint16_t before = lane->sport;
 
     lane->sport = mrail_port_move_done(&lane->move, before);
@@ -35,7 +36,8 @@ static void mrail_move_done(mrail_lane_t *lane)
                      "its path)",
                      lane->slot, (unsigned long long)peer->id, before,
                      lane->sport);
-    peer->paths[lane->slot].sport = lane->sport;
+    path->sport = lane->sport;
+    path->moves += (path->moves < UINT16_MAX);
     ++peer->engine->counters.lanes_moved;
 }
 

@@ -31,9 +31,9 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Returns the lane for a whole operation, or NULL if none has room. Like a
- * message of the same length, an operation stays on the first lane if its rail
- * carries it faster than this process can post it. */
+/* Returns the lane for a whole operation, or NULL if none has room. An
+ * operation stays on the first lane, like a message of the same length, if the
+ * rail carries it faster than this process can post it. */
 static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
                                                     size_t length)
 {

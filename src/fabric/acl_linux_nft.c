@@ -1,0 +1,400 @@
+/*
+ * Reads rules of nft: those that mark packets, that end a chain for them, or
+ * that lose them. Source: [nft].
+ *
+ * Only tables that IPv4 packets pass count, and only conditions that concern
+ * every port of the switch. Named sets and maps are not followed.
+ */
+#include "config.h"
+#include "fabric/acl_linux_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+/* ---- Conditions ---- */
+
+/* Returns 1 if the line is only for packets of an invalid connection. The
+ * packets of lanes are valid. */
+static int is_invalid_state(const acl_line_t *line)
+{
+    return ACL_HAS(line, acl_find_word(line, "state"), "state", "invalid") &&
+           !ACL_HAS_ANY(line, "new", "untracked", "established", "related");
+}
+
+/* Returns 1 if the line's protocol may be UDP over IPv4. */
+static int is_udp(const acl_line_t *line)
+{
+    unsigned at = acl_find_word(line, "l4proto");
+
+    at = (at < line->num) ? at : acl_find_word(line, "protocol");
+    if (at + 1 >= line->num ||
+        (at > 0 && ACL_HAS(line, at - 1, "meta", "protocol", "ip"))) {
+        return !ACL_HAS_ANY(line, "tcp", "sctp", "icmp", "icmpv6", "ip6", "arp",
+                            "ipv6");
+    }
+    if (strcmp(line->words[at + 1], "!=") == 0) {
+        return !acl_linux_is_udp_word(line->words[at + 2]);
+    }
+    while (++at < line->num && !acl_linux_is_udp_word(line->words[at])) {
+    }
+    return at < line->num;
+}
+
+static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
+{
+    *ret_p = 0;
+    return is_udp(line) && !is_invalid_state(line) &&
+           acl_linux_is_roce_port(reader, line, ret_p);
+}
+
+/* Returns 1 if the line is only for some ports of the switch. */
+static int has_interface(const acl_line_t *line)
+{
+    return ACL_HAS_ANY(line, "iifname", "iif", "iifgroup", "oifname", "oif",
+                       "oifgroup");
+}
+
+/* Returns the index of the first word after "add rule [FAMILY] TABLE CHAIN", or
+ * 0 if the line does not begin with this. */
+static unsigned rule_start(const acl_line_t *line)
+{
+    unsigned at = acl_find_word(line, "rule");
+
+    if (at == 0 || at >= line->num) {
+        return 0;
+    }
+    at += 3;
+    return at + (unsigned)(at < line->num && (ACL_HAS(line, at - 2, "ip") ||
+                                              ACL_HAS(line, at - 2, "inet")));
+}
+
+/* Returns 1 if the line takes every packet with its source ports. Words that
+ * are not known here may be conditions. */
+static int is_certain(const acl_line_t *line)
+{
+    static const char *const words[] = {
+        "ip",      "meta",  "protocol", "l4proto", "udp",     "17",      "th",
+        "dport",   "sport", "counter",  "packets", "bytes",   "iifname", "iif",
+        "oifname", "oif",   "accept",   "return",  "position"};
+
+    /* A rule for some ports counts if it is written for RoCE. */
+    if (has_interface(line) && (acl_find_word(line, "dport") == line->num ||
+                                ACL_HAS_ANY(line, "lo", "\"lo\""))) {
+        return 0;
+    }
+    for (unsigned at = rule_start(line); at < line->num; ++at) {
+        const char *word = line->words[at];
+        unsigned i = 0;
+
+        if (strcmp(word, "comment") == 0 || word[0] == '#') {
+            return 1;
+        }
+        if (acl_linux_is_number(word) || word[0] == '"' ||
+            (at > 0 && ACL_HAS(line, at - 1, "dport", "!="))) {
+            continue;
+        }
+        while (i < MRAIL_ARRAY_SIZE(words) && strcmp(word, words[i]) != 0) {
+            ++i;
+        }
+        if (i == MRAIL_ARRAY_SIZE(words)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* ---- Rules ---- */
+
+/* Returns the value after "mark set", or NULL. The mark of a connection does
+ * not count. */
+static const char *mark_of(const acl_line_t *line)
+{
+    for (unsigned at = 0; at + 2 < line->num; ++at) {
+        if (ACL_HAS(line, at, "mark", "set") &&
+            (at == 0 || strcmp(line->words[at - 1], "ct") != 0)) {
+            return line->words[at + 2];
+        }
+    }
+    return NULL;
+}
+
+/* Writes the key of a mark to match->key. Returns 0 or acl_fail(). */
+static int set_mark_key(acl_reader_t *reader, const char *word,
+                        acl_match_t *match)
+{
+    uint32_t mark, mask;
+
+    if (acl_linux_mark(reader, word, &mark, &mask) != 0) {
+        return -EINVAL;
+    }
+    acl_linux_mark_key(mark, match->key);
+    return 0;
+}
+
+/* Adds a match that exempts the source ports of the line, or all ports if the
+ * line does not list them. */
+static int add_exemption(acl_reader_t *reader, const acl_line_t *line,
+                         acl_match_t *match)
+{
+    unsigned at = acl_find_word(line, "sport") + 1;
+    int ret = 0;
+
+    match->is_any = 1; /* counts only if it takes packets from the rules */
+    match->denies = 1;
+    match->last = UINT16_MAX;
+    if (at >= line->num || !acl_linux_is_number(line->words[at])) {
+        return acl_add_match(reader, match);
+    }
+    for (; ret == 0 && acl_linux_is_number(line->words[at]); ++at) {
+        ret = acl_ports(reader, line->words[at], &match->first, &match->last);
+        if (ret == 0 && match->last >= MRAIL_PORTS_FIRST) {
+            ret = acl_add_match(reader, match);
+        }
+    }
+    return ret;
+}
+
+/* Adds the rule "udp dport 4791 udp sport A-B ... meta mark set M" of nft, or
+ * one without source ports, which marks all ports. */
+static int add_mark(acl_reader_t *reader, const acl_line_t *line,
+                    const char *mark, acl_match_t *match)
+{
+    if (acl_find_word(line, "sport") < line->num) {
+        /* With one of these conditions, some packets have no mark. */
+        match->denies = ACL_HAS_ANY(line, "limit", "quota", "numgen", "jhash",
+                                    "symhash", "length", "state");
+        return (set_mark_key(reader, mark, match) != 0)
+                   ? -EINVAL
+                   : acl_linux_ranges(reader, line, match);
+    }
+    /* The last mark of a packet counts. */
+    match->is_any = 1;
+    match->last = UINT16_MAX;
+    match->place = ACL_TAKES_EARLIER;
+    if (acl_linux_is_number(mark) && set_mark_key(reader, mark, match) != 0) {
+        return -EINVAL;
+    }
+    return acl_add_match(reader, match);
+}
+
+/* Describes the rule and its chain in match->text. */
+static void describe(const acl_reader_t *reader, const acl_line_t *line,
+                     acl_match_t *match)
+{
+    char rule[ACL_RULE_MAX];
+    const char *chain = reader->name;
+
+    acl_linux_join(line, rule_start(line), rule, sizeof(rule));
+    if (chain[0] == '\0') {
+        snprintf(match->text, sizeof(match->text), "'%s'", rule);
+    } else {
+        snprintf(match->text, sizeof(match->text), "'%s' in '%s'", rule,
+                 chain + strlen(ACL_CHAIN ":"));
+    }
+}
+
+/* Reads a rule that ends the chain for packets. */
+static int add_end(acl_reader_t *reader, const acl_line_t *line, int is_lost,
+                   acl_match_t *match)
+{
+    match->loses = is_lost;
+    match->returns = !is_lost && acl_find_word(line, "return") < line->num;
+    match->is_certain = !is_lost && is_certain(line);
+    /* A packet with a mark can still be lost, but "return" and "accept" keep
+     * the mark. The command "insert" puts a rule before all others. */
+    if (match->place != ACL_TAKES_NONE &&
+        (is_lost || acl_find_word(line, "insert") < line->num)) {
+        match->place = ACL_TAKES_ALL;
+    }
+    if (acl_find_word(line, "insert") < line->num) {
+        match->at = 1;
+    }
+    if (acl_find_word(line, "policy") < line->num) {
+        match->at = UINT_MAX; /* after all rules of the chain */
+    }
+    return add_exemption(reader, line, match);
+}
+
+/* Reads a rule of nft that marks packets, or that ends the chain for them. */
+static int read_rule(acl_reader_t *reader, const acl_line_t *line)
+{
+    acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP};
+    const char *mark = mark_of(line);
+    int is_mark = mark != NULL && acl_find_word(line, "sport") < line->num;
+    int is_lost = ACL_HAS_ANY(line, "drop", "reject", "queue"), ret;
+
+    /* A rule for local hosts, or for some ports of the switch, takes no packets
+     * from the rules, but it may let packets through. */
+    if (!is_mark &&
+        (has_interface(line) || acl_find_word(line, "daddr") < line->num)) {
+        if (is_lost || mark != NULL || !is_certain(line)) {
+            return 0;
+        }
+        match.place = ACL_TAKES_NONE;
+    }
+    if (!is_roce(reader, line, &ret)) {
+        return ret;
+    }
+    acl_linux_source(line, &match);
+    snprintf(match.list, sizeof(match.list), "%s", reader->name);
+    describe(reader, line, &match);
+    return (mark != NULL && !is_lost) ? add_mark(reader, line, mark, &match)
+                                      : add_end(reader, line, is_lost, &match);
+}
+
+/* Returns 1 if the line is a rule that marks packets or ends the chain for
+ * them, or the policy of a chain that loses them. */
+static int is_rule(const acl_line_t *line)
+{
+    const char *policy = acl_linux_value(line, "policy");
+
+    if (policy != NULL) {
+        return strcmp(policy, "drop") == 0;
+    }
+    return mark_of(line) != NULL ||
+           ACL_HAS_ANY(line, "return", "accept", "drop", "reject", "queue");
+}
+
+/* ---- Tables and chains ---- */
+
+/* Makes "[FAMILY] TABLE" at index `at` of the line the current table. Returns
+ * the index after it, or 0 with acl_fail(). */
+static unsigned set_table(acl_reader_t *reader, const acl_line_t *line,
+                          unsigned at)
+{
+    static const char *const families[] = {"ip",  "inet",   "ip6",
+                                           "arp", "bridge", "netdev"};
+    acl_linux_state_t *state = reader->state;
+    const char *family = families[0];
+    char key[ACL_KEY_MAX];
+
+    state->is_other_family = 0;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(families); ++i) {
+        if (at + 1 < line->num && strcmp(line->words[at], families[i]) == 0) {
+            family = families[i];
+            state->is_other_family = i >= 2;
+            ++at;
+            break;
+        }
+    }
+    if (at >= line->num) {
+        state->table[0] = '\0';
+        return at;
+    }
+    if (acl_key(reader, key, "table", line->words[at], NULL) != 0) {
+        return 0;
+    }
+    snprintf(state->table, sizeof(state->table), "%s %.*s", family,
+             ACL_NAME_BYTES, line->words[at]);
+    return at + 1;
+}
+
+/* Writes the key of a chain in the current table: "chain:FAMILY TABLE NAME",
+ * with the names as in nft's commands. Returns 0 or acl_fail(). */
+static int chain_key(acl_reader_t *reader, const char *name,
+                     char key[ACL_KEY_MAX])
+{
+    const acl_linux_state_t *state = reader->state;
+
+    if (acl_key(reader, key, ACL_CHAIN, name, NULL) != 0) {
+        return -EINVAL;
+    }
+    snprintf(key, ACL_KEY_MAX, ACL_CHAIN ":%.*s%s%.*s", ACL_NAME_BYTES + 8,
+             state->table, (state->table[0] != '\0') ? " " : "", ACL_NAME_BYTES,
+             name);
+    return 0;
+}
+
+/* Reads the chain of the command "nft add rule|chain [FAMILY] TABLE CHAIN
+ * ...". */
+static int read_command(acl_reader_t *reader, const acl_line_t *line)
+{
+    unsigned at = acl_find_word(line, "rule");
+
+    at = (at < line->num) ? at : acl_find_word(line, "chain");
+    if (at == 0 || at >= line->num ||
+        (strcmp(line->words[at - 1], "add") != 0 &&
+         strcmp(line->words[at - 1], "insert") != 0)) {
+        return 0;
+    }
+    at = set_table(reader, line, at + 1);
+    if (at == 0) {
+        return -EINVAL;
+    }
+    return (at < line->num) ? chain_key(reader, line->words[at], reader->name)
+                            : 0;
+}
+
+/* Adds an edge from a chain to the one that jumps to it. Its order is 1 if the
+ * jump is for other packets than those of the rules. */
+static int add_jump(acl_reader_t *reader, const acl_line_t *line,
+                    const char *jump)
+{
+    char key[ACL_KEY_MAX];
+    int ret, is_other;
+
+    is_other = !is_roce(reader, line, &ret) || has_interface(line) ||
+               acl_find_word(line, "daddr") < line->num;
+    if (ret != 0 || chain_key(reader, jump, key) != 0) {
+        return -EINVAL;
+    }
+    return acl_add_edge(reader, ACL_BINDING, (unsigned)is_other, key,
+                        reader->name);
+}
+
+/* Adds an edge for the hook of the current chain. Rules of a chain without a
+ * hook apply only after a jump. Forwarded packets pass the hooks "forward" and
+ * "postrouting" after the choice of the route, so marks have no effect there,
+ * but packets can be lost. */
+static int add_hook(acl_reader_t *reader, const char *hook)
+{
+    if (reader->name[0] == '\0') {
+        return 0;
+    }
+    if (strcmp(hook, "prerouting") == 0) {
+        return acl_add_edge(reader, ACL_BINDING, 0, reader->name, hook);
+    }
+    if (strcmp(hook, "forward") == 0 || strcmp(hook, "postrouting") == 0) {
+        return acl_add_edge(reader, ACL_PASSAGE, 0, reader->name, hook);
+    }
+    return 0;
+}
+
+/* Reads a line of a table or chain as printed by `nft list`. */
+static int read_block(acl_reader_t *reader, const acl_line_t *line)
+{
+    const char *jump = acl_linux_value(line, "jump");
+    const char *hook = acl_linux_value(line, "hook");
+    int ret = 0;
+
+    if (ACL_HAS(line, 0, "table")) {
+        reader->name[0] = '\0';
+        return (set_table(reader, line, 1) == 0) ? -EINVAL : 0;
+    }
+    if (ACL_HAS(line, 0, "chain") && line->num > 1) {
+        reader->has_ports = 1;
+        if (chain_key(reader, line->words[1], reader->name) != 0) {
+            return -EINVAL;
+        }
+    }
+    if (hook != NULL) {
+        ret = add_hook(reader, hook);
+    }
+    jump = (jump != NULL) ? jump : acl_linux_value(line, "goto");
+    return (ret == 0 && jump != NULL) ? add_jump(reader, line, jump) : ret;
+}
+
+int acl_linux_nft(acl_reader_t *reader, const acl_line_t *line, int *is_rule_p)
+{
+    const acl_linux_state_t *state = reader->state;
+    int ret = read_command(reader, line);
+
+    *is_rule_p = is_rule(line);
+    if (ret != 0 || (state->is_other_family && line->num > 0 &&
+                     strcmp(line->words[0], "table") != 0)) {
+        return ret;
+    }
+    ret = read_block(reader, line);
+    return (ret == 0 && *is_rule_p) ? read_rule(reader, line) : ret;
+}
