@@ -1,3 +1,15 @@
+# Files for Prometheus, Grafana and systemd, next to the documents.
+exporterdir = $(docdir)/examples/exporter
+dist_exporter_DATA = contrib/exporter/mrail-alerts.yml \
+    contrib/exporter/mrail-dashboard.json contrib/exporter/prometheus.yml
+nodist_exporter_DATA = contrib/exporter/mrail-exporter@.service
+EXTRA_DIST += contrib/exporter/mrail-exporter.service.in
+CLEANFILES += contrib/exporter/mrail-exporter@.service
+contrib/exporter/mrail-exporter@.service: contrib/exporter/mrail-exporter.service.in
+	@$(MKDIR_P) contrib/exporter
+	$(AM_V_GEN)sed 's|[@]bindir[@]|$(bindir)|' \
+	    "$(srcdir)/contrib/exporter/mrail-exporter.service.in" >"$@"
+
 # Scripts of contrib/ and of CI. They are distributed but not installed.
 EXTRA_DIST += \
     .ci/run \

@@ -58,6 +58,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/images/results.svg \
     docs/images/window.svg \
     docs/loading.md \
+    docs/metrics.md \
     docs/operations.md \
     docs/planner.md \
     docs/references.md \
@@ -102,6 +103,7 @@ uninstall-hook:
 	            dirname "$(docdir)/$$doc"; done | sort -ru` \
 	        "$(pkglibdir)/openmpi" "$(pkglibdir)/none" \
 	        "$(pkglibdir)/softgpu" "$(pkglibdir)" \
+	        "$(exporterdir)" "$(docdir)/examples" "$(docdir)" \
 	        "$(pkglibexecdir)" "$(pkgincludedir)" "$(fabricdir)" \
 	        "$(pkgdatadir)"; do \
 	    rmdir "$(DESTDIR)$$dir" 2>/dev/null || :; \

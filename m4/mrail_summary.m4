@@ -26,6 +26,9 @@ AC_DEFUN([MRAIL_SUMMARY], [
     MRAIL_SUMMARY_LINE([hwloc], [test "$have_hwloc" = yes],
         [`$PKG_CONFIG --modversion hwloc 2>/dev/null`, mrail plan --topo this],
         [mrail plan cannot look at this node (libhwloc-dev)])
+    MRAIL_SUMMARY_LINE([mrail exporter], [test "$have_microhttpd" = yes],
+        [libmicrohttpd `$PKG_CONFIG --modversion libmicrohttpd 2>/dev/null`],
+        [it cannot serve HTTP (libmicrohttpd-dev)])
     MRAIL_SUMMARY_LINE([unit tests], [test "$have_cmocka" = yes],
         [cmocka `$PKG_CONFIG --modversion cmocka 2>/dev/null`],
         [cmocka was not found (libcmocka-dev)])

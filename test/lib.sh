@@ -286,6 +286,8 @@ listens()
 # reads all command lines, because a busy machine starts few programs a second.
 processes()
 {
+    # The file names are not a pattern, which grep reads from stdin.
+    # shellcheck disable=SC2062
     printf '%s\n' "$1" | grep -laFf - /proc/[0-9]*/cmdline 2>/dev/null |
         sed 's|/proc/\([0-9]*\)/.*|\1|' | grep -vx $$ || true
 }

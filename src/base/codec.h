@@ -1,7 +1,8 @@
 /*
- * Bounded big-endian codec. A reader or writer that would run past its end sets
- * `bad`, after which it reads zeros and writes nothing. The caller checks `bad`
- * once, at the end, and must not use a length from the wire before that.
+ * A bounds-checked big-endian codec. A reader or writer that would run past its
+ * end sets `bad`. From then on, it reads zeros and writes nothing. The caller
+ * checks `bad` once, at the end, and must not use a length from the wire before
+ * that.
  */
 #ifndef MRAIL_BASE_CODEC_H
 #define MRAIL_BASE_CODEC_H

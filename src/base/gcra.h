@@ -1,9 +1,9 @@
 /*
  * A rate limit that processes share without a lock. Its state is one number in
- * shared memory, the time at which the next byte may leave (in GCRA, the
- * theoretical arrival time, TAT). A sender atomically adds the cost of its
- * bytes to this time. The previous value is the time at which the bytes may
- * leave, so senders are served in order. If a process is killed, its
+ * shared memory: the time at which the next byte may leave. GCRA calls this
+ * number the theoretical arrival time (TAT). A sender atomically adds the cost
+ * of its bytes to this time. The previous value is the time at which the bytes
+ * may leave, so senders are served in order. If a process is killed, its
  * reservation simply expires.
  *
  * Time is CLOCK_MONOTONIC in 1/64 ns.

@@ -1,8 +1,8 @@
 /*
  * An intrusive hash table with 64-bit keys. Each bucket heads a chain of nodes.
  * The number of buckets is a power of two, and doubles when there are as many
- * nodes as buckets. Keys must be unique. Not thread-safe: the caller
- * serialises.
+ * nodes as buckets. Keys must be unique. Not thread-safe: the caller must
+ * serialise all calls.
  *
  *     buckets   [0] -> node -> node
  *               [1]

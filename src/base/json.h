@@ -29,8 +29,8 @@ static inline mrail_json_t mrail_json_to(FILE *stream)
     return (mrail_json_t){.stream = stream};
 }
 
-/* `key` is the member's name in an object. It is NULL for an array element and
- * for the outermost value. */
+/* In these functions, `key` is the name of an object member. It is NULL for an
+ * array element and for the outermost value. */
 void mrail_json_object(mrail_json_t *json, const char *key);
 void mrail_json_object_end(mrail_json_t *json);
 void mrail_json_array(mrail_json_t *json, const char *key);

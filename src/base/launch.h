@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 typedef struct mrail_launch {
-    long rank, size; /* -1: set by no launcher */
+    long rank, size; /* -1: no launcher has set it */
     long local_rank; /* rank within this node; -1: no launcher has set it */
     const char *job; /* unique among the jobs on a machine; NULL: unknown */
     int is_mpi;      /* started as an MPI rank; 0 in a plain batch script */
@@ -40,8 +40,8 @@ static inline long mrail_launch_number(const char *const *names,
     return -1;
 }
 
-/* The variables of mpirun come first in each list, because within a Slurm
- * allocation, its ranks also inherit those of the step that started its
+/* The variables of mpirun come first in each list: within a Slurm allocation,
+ * ranks of mpirun also inherit the variables of the step that started mpirun's
  * daemons. */
 static inline mrail_launch_t
 mrail_launch_read(mrail_launch_getenv_func_t getenv_func)

@@ -1,7 +1,7 @@
 /*
  * Intrusive doubly linked list with a head. A node that is on no list points to
- * itself; mrail_list_init() and mrail_list_del() leave it that way. The caller
- * must lock.
+ * itself; mrail_list_init() and mrail_list_del() leave it that way. Not
+ * thread-safe: the caller must serialise all calls.
  */
 #ifndef MRAIL_BASE_LIST_H
 #define MRAIL_BASE_LIST_H

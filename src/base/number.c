@@ -131,8 +131,9 @@ int mrail_number_seconds(const char *text, double min, double max,
 {
     static const struct {
         const char *name;
-        double seconds;
-    } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}};
+        double factor, divisor; /* exact, unlike 1e-3 */
+    } units[] = {
+        {"", 1, 1}, {"s", 1, 1}, {"ms", 1, 1e3}, {"us", 1, 1e6}, {"m", 60, 1}};
     uint32_t millionths;
     uint64_t whole;
     unsigned i = 0;
@@ -147,7 +148,8 @@ int mrail_number_seconds(const char *text, double min, double max,
             return -EINVAL;
         }
     }
-    value = ((double)whole + millionths * 1e-6) * units[i].seconds;
+    value =
+        ((double)whole + millionths / 1e6) * units[i].factor / units[i].divisor;
     if (value < min || value > max) {
         return -ERANGE;
     }

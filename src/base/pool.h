@@ -1,7 +1,8 @@
 /*
  * A pool of fixed-size elements. It grows in chunks up to a limit, and frees
  * memory only when it is destroyed. A callback allows the owner to register
- * each chunk with a device. Not thread-safe: the caller serialises.
+ * each chunk with a device. Not thread-safe: the caller must serialise all
+ * calls.
  */
 #ifndef MRAIL_BASE_POOL_H
 #define MRAIL_BASE_POOL_H
@@ -29,8 +30,8 @@ typedef struct mrail_pool {
     mrail_pool_params_t params;
     mrail_pool_elem_t *free_list;
     mrail_pool_chunk_t *chunks;
-    unsigned num_elems; /* allocated */
-    unsigned num_used;  /* in use */
+    unsigned num_elems; /* elements allocated */
+    unsigned num_used;  /* elements in use */
 } mrail_pool_t;
 
 void mrail_pool_init(mrail_pool_t *pool, const mrail_pool_params_t *params);

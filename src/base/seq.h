@@ -1,7 +1,7 @@
 /*
- * Serial-number arithmetic, for sequence numbers that wrap around. a is before
- * b if the distance from a to b, modulo the width, is in (0, half). Source: RFC
- * 1982; for 24-bit packet sequence numbers, InfiniBand Architecture
+ * Serial-number arithmetic for sequence numbers that wrap around. `a` is before
+ * `b` if the distance from a to b, modulo the width, is in (0, half). Source:
+ * RFC 1982; for 24-bit packet sequence numbers, InfiniBand Architecture
  * Specification 9.7.1.
  */
 #ifndef MRAIL_BASE_SEQ_H

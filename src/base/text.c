@@ -36,7 +36,8 @@ int mrail_text_count(mrail_text_line_t *line, const char *word,
 
 /* ---- Capacities ---- */
 
-/* In bits, because all capacities are then whole numbers. */
+/* The unit is bits per second, because all capacities are then whole
+ * numbers. */
 #define MIN_BITS UINT64_C(8000)
 #define MAX_BITS UINT64_C(8000000000000000)
 

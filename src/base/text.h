@@ -1,10 +1,10 @@
 /*
- * Parser for lines of words, lists and counts, which the project's text formats
- * (topology, demand, fabric) have in common. '#' starts a comment, and blanks
+ * A parser for lines of words, lists and counts. All text formats of the
+ * project (topology, demand, fabric) use it. '#' starts a comment, and blanks
  * separate words. Line numbers include empty lines.
  *
- * Pure: text in, words out. If the text is invalid, line->why contains the
- * message, which the caller prefixes with "NAME:LINE: ".
+ * Pure: the functions turn text into words. If the text is invalid, line->why
+ * contains the message, which the caller prefixes with "NAME:LINE: ".
  */
 #ifndef MRAIL_BASE_TEXT_H
 #define MRAIL_BASE_TEXT_H

@@ -1,10 +1,9 @@
 /*
  * Prototypes of the driver functions that mrail calls or that software GPUs
- * serve, by the names of their symbols. The types come from abi.h or from
- * cuda.h.
+ * serve, under their symbol names. The types come from abi.h or from cuda.h.
  *
- * A suffix _v2 marks the second version of an interface. Macros of cuda.h and
- * abi.h map the plain name to it.
+ * A suffix _v2 marks the second version of an interface. Macros in cuda.h and
+ * abi.h map the plain name to the second version.
  */
 #ifndef MRAIL_CUDA_ABI_CALLS_H
 #define MRAIL_CUDA_ABI_CALLS_H

@@ -75,7 +75,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device,
                                                  nvmlPciInfo_t *pci_p);
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int num,
                                       nvmlFieldValue_t *values);
-/* The argument is a structure, into which nothing is written. */
+/* The argument is a structure, which software GPUs leave unchanged. */
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info);
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, void *info);
 

@@ -16,12 +16,12 @@ typedef struct mrail_cuda_device {
     size_t memory;  /* bytes */
     int has_rdma;   /* NICs may access its memory */
     int has_dmabuf; /* 1: its memory can be exported as a dma-buf */
-    uint32_t peers; /* bits of the ordinals of devices whose memory it can
-                     * access, by a GPU link or by PCIe */
+    /* bit i: it can access the memory of device i, by a GPU link or by PCIe */
+    uint32_t peers;
 } mrail_cuda_device_t;
 
-/* Describes the devices in the order of their ordinals, at most
- * MRAIL_CUDA_MAX_DEVICES. Creates no context. Returns their number. */
+/* Describes at most MRAIL_CUDA_MAX_DEVICES devices, in the order of their
+ * ordinals. Returns their number. Creates no context. */
 unsigned mrail_cuda_devices(const mrail_cuda_t *cuda,
                             mrail_cuda_device_t *devices);
 

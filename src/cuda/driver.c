@@ -12,7 +12,8 @@
 const mrail_cuda_t *mrail_cuda_found;
 
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
-static mrail_cuda_t driver_calls;      /* driver_lock, until it is complete */
+static mrail_cuda_t
+    driver_calls; /* driver_lock protects it until it is complete */
 static unsigned long long searched_at; /* atomic: count_loads() at the last
                                         * search without result */
 
@@ -28,7 +29,7 @@ static void *driver_symbol(void *library, const char *name)
     return (symbol != NULL) ? symbol : (void *)driver_lacks;
 }
 
-/* Keeps the library loaded. driver_lock held. */
+/* Loads the library and keeps it loaded. The caller holds driver_lock. */
 static const mrail_cuda_t *driver_load(int flags)
 {
     void *library = dlopen(DRIVER_LIBRARY, RTLD_NOW | RTLD_LOCAL | flags);

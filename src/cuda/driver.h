@@ -1,14 +1,14 @@
 /*
- * The CUDA driver API, found at run time: nothing here is linked to libcuda, and
- * cuda.h is not needed. Functions are called through a table:
+ * The CUDA driver API, found at run time: nothing here is linked to libcuda,
+ * and cuda.h is not needed. A caller reaches the functions through a table:
  *
  *     const mrail_cuda_t *cuda = mrail_cuda_find();
  *
  *     if ((cuda != NULL) && (cuda->cuMemAlloc(&address, size) == ...
  *
- * A process that uses device memory has loaded the driver itself.
- * mrail_cuda_find() therefore only searches for the driver, so that processes
- * without GPUs do not pay for loading it.
+ * A process that uses device memory has already loaded the driver.
+ * mrail_cuda_find() therefore only searches the loaded libraries, and processes
+ * without GPUs never load the driver.
  */
 #ifndef MRAIL_CUDA_DRIVER_H
 #define MRAIL_CUDA_DRIVER_H
@@ -16,8 +16,9 @@
 #include "base/util.h"
 #include "cuda/abi.h"
 
-/* X(symbol). The symbols have versions, so they cannot change their prototypes.
- * In a driver that lacks one, it returns CUDA_ERROR_NOT_SUPPORTED. */
+/* X(symbol). The symbols are versioned, so their prototypes cannot change. If
+ * the driver lacks a symbol, the table entry returns
+ * CUDA_ERROR_NOT_SUPPORTED. */
 #define MRAIL_CUDA_CALLS(X)                                                    \
     X(cuInit)                                                                  \
     X(cuDriverGetVersion)                                                      \
@@ -84,8 +85,8 @@ const mrail_cuda_t *mrail_cuda_search(void);
 
 /* Returns the functions of the driver, or NULL if this process has not loaded
  * it. The result stays valid. Without the driver, a call costs about 180
- * instructions, so it belongs to registrations and collective calls, not to
- * messages. Any thread. */
+ * instructions, so make it for each registration or collective call, but not
+ * for each message. Any thread may call it. */
 static inline const mrail_cuda_t *mrail_cuda_find(void)
 {
     const mrail_cuda_t *cuda =
@@ -95,17 +96,17 @@ static inline const mrail_cuda_t *mrail_cuda_find(void)
 }
 
 /* Returns 1 if mrail_cuda_find() has found the driver. Takes only one load, so
- * it may be called for each message. Any thread. */
+ * any thread may call it for each message. */
 static inline int mrail_cuda_is_used(void)
 {
     return __atomic_load_n(&mrail_cuda_found, __ATOMIC_RELAXED) != NULL;
 }
 
 /*
- * Loads and initialises the driver, for programs that use devices on their own
- * account. Returns 0 if there is at least one device. Otherwise, returns
- * -ENOENT (no driver), -ENODEV (no device) or -EIO, and writes the reason. Any
- * thread.
+ * Loads and initialises the driver, for programs that themselves use devices.
+ * Returns 0 if there is at least one device. Otherwise, returns -ENOENT (no
+ * driver), -ENODEV (no device) or -EIO, and writes the reason. Any thread may
+ * call it.
  */
 int mrail_cuda_open(const mrail_cuda_t **cuda_p, char *reason, size_t size);
 

@@ -1,6 +1,7 @@
 /*
- * Device memory of the application: what a pointer addresses, and a dma-buf of
- * it for NICs. No function changes the current context of a thread.
+ * Device memory of the application: recognises the memory at an address, and
+ * exports it to NICs as a dma-buf. No function changes the current context of a
+ * thread.
  */
 #ifndef MRAIL_CUDA_MEMORY_H
 #define MRAIL_CUDA_MEMORY_H
@@ -8,13 +9,13 @@
 #include "cuda/driver.h"
 
 typedef enum mrail_cuda_memory {
-    MRAIL_CUDA_HOST,    /* also pinned and registered host memory */
+    MRAIL_CUDA_HOST,    /* host memory, even if it is pinned or registered */
     MRAIL_CUDA_DEVICE,  /* the CPU cannot touch it */
     MRAIL_CUDA_MANAGED, /* the driver moves it between host and devices */
 } mrail_cuda_memory_t;
 
-/* The allocation that a pointer is in. For host memory only `memory` is set,
- * the rest is 0. */
+/* The allocation that contains an address. For host memory, only `memory` is
+ * set, and the rest is 0. */
 typedef struct mrail_cuda_range {
     mrail_cuda_memory_t memory;
     int device;         /* ordinal, as CUDA_VISIBLE_DEVICES numbers them */
@@ -22,12 +23,12 @@ typedef struct mrail_cuda_range {
                          * the same address; not 0 */
     uint64_t base;      /* address of the allocation */
     size_t size;        /* bytes of the allocation */
-    CUcontext ctx;      /* of the allocation; NULL: memory of cuMemMap(), or of
-                         * a pool */
+    /* context of the allocation; NULL: memory of cuMemMap() or of a pool */
+    CUcontext ctx;
 } mrail_cuda_range_t;
 
 /*
- * Describes what the bytes [address, address + length) are. Length 0 counts as
+ * Describes the memory at [address, address + length). A length of 0 counts as
  * 1. Without the driver, or before cuInit(), all memory is host memory. Any
  * thread.
  *
@@ -39,7 +40,7 @@ int mrail_cuda_recognise(const void *address, size_t length,
                          mrail_cuda_range_t *range_p);
 
 /* Returns 1 if the CPU must not access the byte: it is in device memory, or in
- * managed memory, whose pages would move. Any thread. */
+ * managed memory, whose pages would move. Any thread may call it. */
 static inline int mrail_cuda_is_device(const void *address)
 {
     mrail_cuda_range_t range;
@@ -52,18 +53,18 @@ static inline int mrail_cuda_is_device(const void *address)
 const char *mrail_cuda_range_text(int status);
 
 /*
- * Makes a context current in which the memory can be used: that of the
- * allocation, or else the primary context of its device. Each successful call
- * needs one of mrail_cuda_leave(), by the same thread, which restores the
- * previous context. Returns 0 or -EIO (the context was destroyed).
+ * Makes a context current in which the memory can be used: the context of the
+ * allocation or, if it has none, the primary context of its device. After each
+ * successful call, the same thread must call mrail_cuda_leave(), which restores
+ * the previous context. Returns 0 or -EIO (the context was destroyed).
  */
 int mrail_cuda_enter(const mrail_cuda_range_t *range);
 void mrail_cuda_leave(const mrail_cuda_range_t *range);
 
 /*
  * Exports device memory that mrail_cuda_recognise() accepted, as a dma-buf that
- * covers whole pages. *offset_p is the place of `address` in it. The caller
- * closes the descriptor.
+ * covers whole pages. *offset_p is the offset of `address` in the dma-buf. The
+ * caller closes the descriptor.
  *
  * Returns 0, -EOPNOTSUPP (the driver, the device or this kind of memory does
  * not support it) or -EIO.
@@ -71,10 +72,10 @@ void mrail_cuda_leave(const mrail_cuda_range_t *range);
 int mrail_cuda_export(const mrail_cuda_range_t *range, const void *address,
                       size_t length, int *fd_p, uint64_t *offset_p);
 
-/* Makes all later cuMemcpy() calls on the allocation wait until its bytes have
- * moved, even those that need not. A NIC that accesses the memory is not part
- * of the order in a stream. Source: [CUDA] GPUDirect RDMA,
- * "Synchronization and Memory Ordering". */
+/* Makes every later cuMemcpy() call on the allocation wait until the bytes have
+ * moved, even a call that could return earlier. This is necessary because the
+ * order of a stream does not cover accesses by a NIC. Source: [CUDA] GPUDirect
+ * RDMA, "Synchronization and Memory Ordering". */
 void mrail_cuda_sync_copies(const mrail_cuda_range_t *range);
 
 #endif

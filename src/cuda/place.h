@@ -1,10 +1,10 @@
 /*
  * Where devices are in the machine: the PCI tree and the NUMA nodes.
  *
- * Software rails and software GPUs are in no PCI tree. `mrail soft` passes their
- * numbers, "RAILS:GPUS" of a node, in MRAIL_SOFT_PLACES. Both are then divided
- * evenly among PCIe switches that exist only here: as many as the smaller
- * number.
+ * Software rails and software GPUs are in no PCI tree. `mrail soft` passes the
+ * numbers of a node's rails and GPUs as "RAILS:GPUS" in MRAIL_SOFT_PLACES. This
+ * module divides both evenly among imaginary PCIe switches; there are as many
+ * switches as the smaller number.
  */
 #ifndef MRAIL_CUDA_PLACE_H
 #define MRAIL_CUDA_PLACE_H
@@ -15,7 +15,7 @@ typedef struct mrail_place {
     int numa_node;  /* -1: unknown */
 } mrail_place_t;
 
-/* Reads the place of a device from a link of sysfs to it, such as
+/* Reads the place of a device from its link in sysfs, such as
  * "/sys/bus/pci/devices/0000:3b:00.0". */
 void mrail_place_read(const char *link, mrail_place_t *place_p);
 
@@ -26,8 +26,8 @@ void mrail_place_gpu(const char *pci, mrail_place_t *place_p);
 /* Returns how near two devices are. A higher value means nearer:
  *   0          unknown, or on different NUMA nodes
  *   1          on the same NUMA node
- *   2 or more  below the same host bridge; each bridge that both are below
- *              counts one */
+ *   2 or more  below the same host bridge: 1 plus the number of bridges that
+ *              are above both */
 unsigned mrail_place_nearness(const mrail_place_t *a, const mrail_place_t *b);
 
 #endif

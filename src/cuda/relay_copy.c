@@ -281,7 +281,8 @@ static void copy_release(mrail_relay_memory_t *super)
 {
     copy_memory_t *memory = (copy_memory_t *)super;
 
-    /* The driver has already freed everything in a destroyed context. */
+    /* If the context was destroyed, the driver has already freed everything in
+     * it. */
     if (enter(memory) == 0) {
         release_queues(memory);
         release_areas(memory);
@@ -370,8 +371,8 @@ static void dequeue(copy_memory_t *memory, queue_t *queue)
     memory->free = copy;
 }
 
-/* Only the oldest copy of a queue costs a query, which is a call of the driver.
- * cuEventQuery() needs no current context. */
+/* Only the oldest copy of a queue needs a query, which is a call into the
+ * driver. cuEventQuery() needs no current context. */
 static int copy_test(mrail_relay_memory_t *super, void *started)
 {
     copy_memory_t *memory = (copy_memory_t *)super;

@@ -127,11 +127,11 @@ typedef struct acl_reader {
 
 typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
 
-/* Calls `func` for each statement that has words. A statement ends with the line
- * or, outside of comment lines, with the character `end` ('\n': only with the
- * line). Any character of `separators` separates words. The text must end with a
- * NUL byte, and is modified. Returns 0, the first nonzero result of `func`, or
- * acl_fail(). */
+/* Calls `func` for each statement that has words. A statement ends with the
+ * line or, outside of comment lines, with the character `end` ('\n': only with
+ * the line). Any character of `separators` separates words. The text must end
+ * with a NUL byte, and is modified. Returns 0, the first nonzero result of
+ * `func`, or acl_fail(). */
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
                   char end, acl_line_func_t func);
 

@@ -2,8 +2,8 @@
  * A small JSON reader (RFC 8259) that knows the line of each value. The tools'
  * JSON library does not report line numbers, which findings need.
  *
- * Pure; allocates no memory. Names and values are copied into the caller's
- * buffers and truncated to their size.
+ * The reader is pure and allocates no memory. It copies names and values into
+ * the caller's buffers, and truncates them to the size of these.
  */
 #ifndef MRAIL_FABRIC_ACL_JSON_H
 #define MRAIL_FABRIC_ACL_JSON_H

@@ -11,7 +11,7 @@
 #include "fabric/acl_internal.h"
 
 #define PROTOCOL 147 /* marks our rules and routes; no routing daemon uses it */
-/* of the first rule; uplink n, from 1, has 4790 + n */
+/* priority of the first rule; the rule of uplink n, from 1, has 4790 + n */
 #define PRIORITY 4790
 #define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1, has MARK + n */
 #define TABLE 479100u             /* uplink n, from 1, has TABLE + n */

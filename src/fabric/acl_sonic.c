@@ -294,11 +294,12 @@ typedef struct sonic_rule {
     int is_open;  /* a rule is being read */
     int is_other; /* the rule is not for RoCEv2, or only for one destination */
     char key[ACL_JSON_NAME];
-    /* The table that applies to packets that leave, instead of arrive. */
+    /* The table that applies to outgoing instead of incoming packets. */
     char egress[ACL_JSON_NAME];
     int has_table;      /* 1: the text has tables, and tables name their
                          * ports */
-    int is_placeholder; /* instead of ports, as `mrail acl` writes it */
+    int is_placeholder; /* 1: the table has the placeholder that `mrail acl`
+                         * writes, and no ports */
 } sonic_rule_t;
 
 static int close_rule(sonic_rule_t *rule)
@@ -409,7 +410,7 @@ static int read_table(sonic_rule_t *rule, const acl_json_value_t *value)
     return acl_bind(rule->reader, ACL_MAP, value->names[1], value->text);
 }
 
-/* Removes the ports of a table for packets that leave. */
+/* Removes the ports of a table for outgoing packets. */
 static void unbind_egress(const sonic_rule_t *rule)
 {
     for (unsigned i = 0; i < rule->reader->num_edges; ++i) {

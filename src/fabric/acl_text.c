@@ -1,5 +1,5 @@
-/* The reader for rule sets: lines, numbers, matches, and edges between
- * names. */
+/* The common parts of the readers of rule sets: lines, numbers, matches, and
+ * edges between names. */
 #include "config.h"
 #include "fabric/acl_internal.h"
 

@@ -8,7 +8,8 @@
  * carries the same load as under optimal packet spraying. This adds the minimum
  * number of pieces: r (s - g)/g.
  *
- * Pure: time and random numbers are arguments. Any thread.
+ * Pure: time and random numbers are arguments. Any thread may call the
+ * functions.
  */
 #ifndef MRAIL_FABRIC_ETHEREAL_H
 #define MRAIL_FABRIC_ETHEREAL_H

@@ -1,5 +1,5 @@
-/* The last steps of building a fabric: adjacency, addresses and
- * completeness. */
+/* Completes a fabric: builds adjacency lists, assigns addresses, and checks
+ * that the network is complete. */
 #include "config.h"
 #include "fabric/fabric_internal.h"
 

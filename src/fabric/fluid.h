@@ -1,16 +1,17 @@
 /*
  * Flows as fluids: max-min fair rates over time, on links with capacities.
  *
- * A group is a number of bytes that one or more flows carry together, such as a
- * message with a single flow, or one whose lanes pull from a common pool. At
- * each moment, the rates of all flows are max-min fair: no flow can become
- * faster without slowing down another flow that is no faster. The rates are
- * computed by progressive filling: the link with the lowest capacity per flow
- * fixes the rates of its flows, then the next one, and so on. Rates change when
- * a group starts or ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
+ * A group is a number of bytes that one or more flows carry together. Examples
+ * are a message that is a single flow, and a message whose lanes pull from a
+ * common pool. At each moment, the rates of all flows are max-min fair: no flow
+ * can become faster without slowing down another flow that is no faster. The
+ * rates are computed by progressive filling: the link with the lowest capacity
+ * per flow fixes the rates of its flows, then the next one, and so on. Rates
+ * change when a group starts or ends. Source: Bertsekas and Gallager, Data
+ * Networks, 6.5.2.
  *
- * Pure and deterministic. Not thread-safe. Times are in seconds, rates in bytes
- * per second.
+ * The model is pure and deterministic, but not thread-safe. Times are in
+ * seconds, rates in bytes per second.
  */
 #ifndef MRAIL_FABRIC_FLUID_H
 #define MRAIL_FABRIC_FLUID_H

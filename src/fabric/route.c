@@ -18,8 +18,10 @@ struct mrail_router {
      * reached over downward links alone, and `through` has all leaves reached.
      * `above` is `below` with all links up. */
     uint64_t *below, *through, *above;
-    uint32_t *place;    /* by link: position among those of its two nodes */
-    uint32_t *parallel; /* by node: the most links down to one node */
+    uint32_t *place;    /* by link: position among the links that join the
+                         * same two nodes */
+    uint32_t *parallel; /* by node: largest number of links down to the same
+                         * node */
 };
 
 #define LEAF_IN(_set, _leaf) (((_set)[(_leaf) / 64] >> ((_leaf) % 64)) & 1)
@@ -168,7 +170,7 @@ int mrail_router_is_up(const mrail_router_t *router, uint32_t link)
     return !router->is_down[link];
 }
 
-/* ---- What a switch does, with all its hashes open ---- */
+/* ---- The choices of a switch, before any hash selects one ---- */
 
 static int set_has(const mrail_router_t *router, const uint64_t *sets,
                    uint32_t node, uint32_t leaf)

@@ -11,7 +11,7 @@
  *   port's segment. A spine below cores uses the segment within the leaf's
  *   segment.
  * - Where a packet turns around, it goes down on a link with the same position
- *   among parallel links as the link on which it came up, like in the paper's
+ *   among parallel links as the link on which it came up, as in the paper's
  *   spine VRFs.
  * - A spine below a core hashes packets from the core over its links to the
  *   leaf, because no VRF concerns them. Only in MRAIL_ROUTE_ETHEREAL, the
@@ -21,7 +21,8 @@
  * orchestrator/ports.h.
  *
  * A directed link has the number 2 * link on the way up, and 2 * link + 1 on
- * the way down. Pure. After its creation, only link failures change a router.
+ * the way down. The functions are pure. After its creation, only link failures
+ * change a router.
  */
 #ifndef MRAIL_FABRIC_ROUTE_H
 #define MRAIL_FABRIC_ROUTE_H
@@ -75,8 +76,8 @@ uint32_t mrail_router_hops(const mrail_router_t *router, uint32_t node,
                            uint32_t leaf,
                            uint32_t hops[MRAIL_ROUTE_MAX_CHOICES]);
 
-/* Returns the number of positions of parallel links below a switch that keeps
- * them apart, or 0 if it does not. */
+/* If the switch distinguishes the parallel links below it, returns the number
+ * of their positions; otherwise 0. */
 uint32_t mrail_router_parallel(const mrail_router_t *router, uint32_t node);
 
 /* Writes the live links down to a leaf that are in position `place` among

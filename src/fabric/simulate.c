@@ -13,7 +13,8 @@
 #define MAX_TRIES 1024 /* attempts to find a port after a failure */
 /* source port of UCX's path 0, as measured (docs/references.md) */
 #define STOCK_PORT 65472
-/* Rates change this often within the random interval of the starts. */
+/* Number of times that rates may change within the random interval of the
+ * starts. */
 #define STAGGER_STEPS 16
 
 const char *mrail_sim_method_name(mrail_sim_method_t method)
@@ -243,7 +244,7 @@ static int try_flow(sim_t *sim, uint32_t m, uint16_t sport, unsigned *num_p)
     return (ret == -EHOSTUNREACH) ? 0 : ret;
 }
 
-/* Gives a flow of a message another port, as a new lane would get. */
+/* Gives a flow of a message another port, like that of a new lane. */
 static int try_ports(sim_t *sim, uint32_t m)
 {
     int ret = -EHOSTUNREACH;

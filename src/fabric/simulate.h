@@ -3,10 +3,10 @@
  * assigns to messages, and the time that the messages take.
  *
  * Source ports come from src/orchestrator, which the transport uses as well.
- * Splitting is a model of its own: lanes pull from a message, or ethereal.c
+ * Splitting is modelled separately: lanes pull from a message, or ethereal.c
  * splits it. Rates are max-min fair (fluid.h). Packets, queues, congestion
- * control and PFC are not modelled. Pure and deterministic: the same seed gives
- * the same result.
+ * control and PFC are not modelled. The simulation is pure and deterministic:
+ * the same seed gives the same result.
  */
 #ifndef MRAIL_FABRIC_SIMULATE_H
 #define MRAIL_FABRIC_SIMULATE_H
@@ -77,8 +77,8 @@ typedef struct mrail_sim_result {
     uint64_t num_flows;
     uint32_t most_qps; /* maximum number of flows that a NIC sends */
     uint64_t num_fills;
-    double
-        *link_bytes; /* by directed link; the caller's array of 2 * num_links */
+    /* by directed link; the caller's array of 2 * num_links */
+    double *link_bytes;
     /* bytes after the failure, also by directed link; NULL: not needed */
     double *after_bytes;
 } mrail_sim_result_t;

@@ -1,5 +1,6 @@
-/* The parameters of the kernels in this folder, and the pattern that validates
- * device memory. For kernels and for programs that launch them. */
+/* The parameters of the kernels in this folder, and the byte pattern with which
+ * programs validate device memory. Kernels and the programs that launch them
+ * include this file. */
 #ifndef MRAIL_KERNELS_ARGS_H
 #define MRAIL_KERNELS_ARGS_H
 
@@ -23,15 +24,16 @@ typedef struct mrail_kernel_pattern {
     uint64_t wrong; /* address of the counter; fill does not use it */
 } mrail_kernel_pattern_t;
 
-/* mrail_kernel_copy: copies between memory of any GPU and pinned memory. */
+/* mrail_kernel_copy: copies bytes between the memory of any GPUs and pinned
+ * host memory. */
 typedef struct mrail_kernel_copy {
     uint64_t to;
     uint64_t from;
     uint64_t bytes;
 } mrail_kernel_copy_t;
 
-/* Returns bytes 8 * index to 8 * index + 7 of the pattern, the first one in the
- * lowest bits. */
+/* Returns bytes 8 * index to 8 * index + 7 of the pattern, with the first byte
+ * in the lowest bits. */
 MRAIL_KERNEL_ARGS_INLINE uint64_t mrail_kernel_word(uint64_t seed,
                                                     uint64_t index)
 {

@@ -1,8 +1,9 @@
 /*
- * Kernels as host code: what a program passes to cuModuleLoadData() in place of
- * PTX, and what a software GPU offers to the kernels that it runs. A real driver
- * refuses an image with CUDA_ERROR_INVALID_IMAGE, and a software GPU refuses
- * PTX with the same error, so a program tries one after the other.
+ * Kernels as host code: the image that a program passes to cuModuleLoadData()
+ * in place of PTX, and the services that a software GPU offers to running
+ * kernels. A real driver refuses an image with CUDA_ERROR_INVALID_IMAGE, and a
+ * software GPU refuses PTX with the same error, so a program tries one form
+ * after the other.
  */
 #ifndef MRAIL_KERNELS_IMAGE_H
 #define MRAIL_KERNELS_IMAGE_H
@@ -15,15 +16,14 @@
 
 typedef struct mrail_kernel_block mrail_kernel_block_t;
 
-/* Services for a block. If the block must end, they do not return. */
+/* Services for a block. If the block must end, a service does not return. */
 typedef struct mrail_kernel_ops {
-    /* Returns the place at which host code accesses device memory. A range that
-     * the context cannot access ends the kernel with
-     * CUDA_ERROR_ILLEGAL_ADDRESS. */
+    /* Returns the host address of device memory. A range that the context
+     * cannot access ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS. */
     void *(*map)(mrail_kernel_block_t *block, uint64_t address, uint64_t bytes,
                  int is_write);
-    /* Copies device or pinned memory, and takes the time that the links on the
-     * way need. */
+    /* Copies device or pinned memory. The call lasts as long as the links on
+     * the path need. */
     void (*copy)(mrail_kernel_block_t *block, uint64_t to, uint64_t from,
                  uint64_t bytes);
     /* A loop that waits must call this in every iteration. */
@@ -33,12 +33,12 @@ typedef struct mrail_kernel_ops {
 /* One block of a launch, which one thread of the host executes. */
 struct mrail_kernel_block {
     const mrail_kernel_ops_t *ops;
-    uint32_t index, num; /* of the blocks in the launch */
+    uint32_t index, num; /* index of this block, number of blocks */
 };
 
 typedef struct mrail_kernel_entry {
     const char *name;
-    size_t args_size; /* of its only parameter, a struct */
+    size_t args_size; /* size of `args`, the only parameter */
     void (*run)(mrail_kernel_block_t *block, const void *args);
 } mrail_kernel_entry_t;
 

@@ -10,18 +10,19 @@
  *         }
  *     }
  *
- * A kernel has one parameter, the struct `args`, and grids of one dimension.
- * With the C compiler, a block is one thread. Statements outside
- * MRAIL_KERNEL_FOR and MRAIL_KERNEL_LEADER must therefore have the same effect,
- * whether one thread or all threads of a block execute them. MRAIL_KERNEL_SYNC
- * separates what threads of a block write from what others read.
+ * A kernel has one parameter, the struct `args`. Its grid and its blocks have
+ * one dimension. When the C compiler builds it, a block is one thread.
+ * Statements outside MRAIL_KERNEL_FOR and MRAIL_KERNEL_LEADER must therefore
+ * have the same effect, whether one thread or all threads of a block execute
+ * them. MRAIL_KERNEL_SYNC is a barrier: later reads by any thread of the block
+ * see the writes before it.
  *
  * Addresses in `args` are device addresses. MRAIL_KERNEL_MEM makes a pointer to
- * a range that lies in one allocation. The memory of other GPUs may be read and
- * written by pointers, but only MRAIL_KERNEL_COPY takes the time of the links.
- * Blocks wait for each other, for other GPUs and for the host with
- * mrail_kernel_load64() and MRAIL_KERNEL_PAUSE; all blocks of a cooperative
- * launch run at the same time.
+ * a range within one allocation. A kernel may read and write the memory of
+ * other GPUs through pointers, but on software GPUs only MRAIL_KERNEL_COPY
+ * takes as long as the links need. Blocks wait for each other, for other GPUs
+ * and for the host with mrail_kernel_load64() and MRAIL_KERNEL_PAUSE; all
+ * blocks of a cooperative launch run at the same time.
  */
 #ifndef MRAIL_KERNELS_KERNEL_H
 #define MRAIL_KERNELS_KERNEL_H
@@ -45,7 +46,7 @@
     mrail_kernel_copy_bytes(_to, _from, _bytes)
 #define MRAIL_KERNEL_PAUSE() __nanosleep(100)
 
-/* 16 bytes at a time where both addresses permit it. */
+/* Copies 16 bytes at a time if the alignment of both addresses permits it. */
 MRAIL_KERNEL_INLINE void mrail_kernel_copy_bytes(uint64_t to, uint64_t from,
                                                  uint64_t bytes)
 {
@@ -63,7 +64,8 @@ MRAIL_KERNEL_INLINE void mrail_kernel_copy_bytes(uint64_t to, uint64_t from,
     }
 }
 
-/* Accesses that the whole system sees: other GPUs, the host and NICs. */
+/* Loads and stores that are visible to the whole system: other GPUs, the host
+ * and NICs. */
 MRAIL_KERNEL_INLINE uint64_t mrail_kernel_load64(const uint64_t *p)
 {
     uint64_t value;
@@ -133,8 +135,8 @@ MRAIL_KERNEL_INLINE uint64_t mrail_kernel_add64(uint64_t *p, uint64_t value)
 
 #endif
 
-/* The share of a block in `total` items: [begin, end), whole units except at the
- * end. */
+/* Sets [begin, end) to this block's share of `total` items. Shares consist of
+ * whole units, except that the last one ends at `total`. */
 #define MRAIL_KERNEL_SHARE(_total, _unit, _begin, _end)                        \
     do {                                                                       \
         uint64_t units_ = ((_total) + (_unit)-1) / (_unit);                    \

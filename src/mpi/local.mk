@@ -16,6 +16,7 @@ libmrail_coll_la_SOURCES = \
     src/mpi/coll/plan_cost.h \
     src/mpi/coll/pool_shape.c src/mpi/coll/pool_shape.h \
     src/mpi/coll/record.c src/mpi/coll/record.h \
+    src/mpi/coll/relay_quota.c src/mpi/coll/relay_quota.h \
     src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
     src/mpi/coll/schedule_cut.c src/mpi/coll/schedule_internal.h \
     src/mpi/coll/schedule_machine.c \
@@ -86,6 +87,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
     src/mpi/coll/peer.c src/mpi/coll/peer.h \
     src/mpi/coll/relay_net.c src/mpi/coll/relay_net.h \
+    src/mpi/coll/relay_net_internal.h src/mpi/coll/relay_net_message.c \
     src/mpi/coll/request.h \
     src/mpi/coll/shadow.c src/mpi/coll/shadow.h \
     src/mpi/coll/staged.c src/mpi/coll/staged.h \

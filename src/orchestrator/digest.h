@@ -1,4 +1,4 @@
-/* Digest of a list of demands. Pure. */
+/* Digest of a list of demands. The functions are pure. */
 #ifndef MRAIL_ORCHESTRATOR_DIGEST_H
 #define MRAIL_ORCHESTRATOR_DIGEST_H
 

@@ -24,7 +24,8 @@
  * the same time. A link counts as one of them if its price rises at least this
  * fast, relative to the fastest. */
 #define IS_EQUAL 0.5
-/* Powers of the loads for bounds before prices exist, in doublings. */
+/* Before prices exist, bounds use these powers of the loads. The numbers count
+ * squarings: 8 means load^256. */
 #define POWERS                                                                 \
     {                                                                          \
         8, 5, 3                                                                \

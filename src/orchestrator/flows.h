@@ -27,7 +27,7 @@
  *   -----------------------------------------------------------------------
  *             sum over links (capacity x the rise)
  *
- * Bytes that pass a link in any case add their length to the numerator.
+ * Bytes that must cross a link add its length to the numerator.
  *
  * No division has a congestion below this value, whatever the lengths. The
  * reason is that bytes times path length, summed over the demands, equals

@@ -31,7 +31,7 @@ struct mrail_flows {
     double widest;            /* largest capacity of a link */
     uint32_t link_room;       /* number of links, padded for vectors */
     unsigned depth;           /* largest number of links in a slot */
-    unsigned half_links;      /* the same, with a branch */
+    unsigned half_links;      /* largest number in a slot with a branch */
     uint32_t links_in_cuts;   /* links with this number or above have no set and
                                * no parent */
     mrail_rail_masks_t masks; /* all sets of lanes seen since creation */

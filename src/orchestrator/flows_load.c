@@ -427,7 +427,8 @@ static void flows_mark_taken(mrail_flows_t *flows)
     }
 }
 
-/* Does the same for the branches of lanes that a demand may use. */
+/* Sets the lengths of the links of branches to 1 in the rows that a set
+ * cuts. */
 static void flows_mark_branches(mrail_flows_t *flows)
 {
     for (uint32_t f = 0; f < flows->num_forks; ++f) {

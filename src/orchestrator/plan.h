@@ -119,11 +119,12 @@ int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
                                unsigned rail, double up, double down);
 
-/* Sets the uplinks of a leaf one by one (0: down). All leaves have as many
- * uplinks, 1 to MRAIL_PLAN_MAX_UPLINKS, and uplink i of each leaf of a rail leads
- * to the same spine. Replaces mrail_plan_topo_set_uplink(), with the totals of
- * these capacities, and is replaced by it. Returns 0, -EINVAL, -ENOMEM, or
- * -ENOTSUP if another leaf has another number of uplinks. */
+/* Sets the capacity of each uplink of a leaf (0: down). All leaves must have
+ * the same number of uplinks, 1 to MRAIL_PLAN_MAX_UPLINKS, and uplink i of each
+ * leaf of a rail must lead to the same spine. The totals of the leaf become the
+ * sums of these capacities. A later call of mrail_plan_topo_set_uplink()
+ * discards the single capacities. Returns 0, -EINVAL, -ENOMEM, or -ENOTSUP if
+ * another leaf has another number of uplinks. */
 #define MRAIL_PLAN_MAX_UPLINKS 64u
 int mrail_plan_topo_set_uplinks(mrail_plan_topo_t *topo, unsigned leaf_group,
                                 unsigned rail, unsigned count, const double *up,
@@ -168,7 +169,7 @@ typedef struct mrail_plan_demand {
 /* Later versions may add fields at the end. Initialise this struct with
  * MRAIL_PLAN_DEFAULTS. */
 typedef struct mrail_plan_options {
-    size_t struct_size; /* of the caller's version of this struct */
+    size_t struct_size; /* size of the caller's version of this struct */
     /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. The planner does
      * not always reach a gap below 0.01; the summary shows whether it has. */
     double gap;

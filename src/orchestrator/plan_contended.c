@@ -1,7 +1,7 @@
 /*
- * Plans many demands of single-rail ranks. Each demand takes its direct path as a whole unless this path has a
- * contended link. Only the demands over contended links are divided, with the
- * others as fixed loads.
+ * Plans many demands of single-rail ranks. Each demand takes its direct path as
+ * a whole unless this path has a contended link. Only the demands over
+ * contended links are divided, with the others as fixed loads.
  *
  * The method works if the minimum congestion is the load of a cut: all ports of
  * a node, or the port and GPU links of a rank. Otherwise, all demands are
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define MAX_FIT_ITERATIONS 400
-/* Fewer demands are divided at once, which is as fast. */
+/* If there are fewer demands, dividing all of them at once is as fast. */
 #define MIN_DEMANDS 1000
 /* If there are more contended demands, all demands are divided at once. */
 #define MAX_CONTENDED 20000
@@ -43,8 +43,8 @@ static int contended_grow(mrail_plan_t *plan)
     return ret;
 }
 
-/* Adds the bytes of a demand that has another path with as few relays to
- * link_base. */
+/* Adds the bytes of a demand to link_base. The demand has another path with
+ * equally few relays. */
 static void contended_add_undecided(mrail_plan_t *plan,
                                     const plan_direct_t *direct, double bytes)
 {

@@ -60,8 +60,8 @@ struct mrail_plan {
     double *slot_bytes;
     uint64_t *slot_total; /* bytes by slot; NULL if there are no branches */
     double *branch_part;  /* by branch */
-    double *link_bytes;   /* of the current plan */
-    double *link_next;    /* of the next plan */
+    double *link_bytes;   /* by link: bytes of the current plan */
+    double *link_next;    /* by link: bytes of the next plan */
     double *link_before, *link_base;
     double *background;         /* by link */
     uint32_t background_end;    /* number of the last link with background, plus
@@ -87,11 +87,12 @@ int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
 uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part);
 
 /* Cuts the lines of slots with branches, and returns the contribution to the
- * hash. Follows mrail_plan_cut() for all groups, which mrail_loads_clear()
- * precedes. */
+ * hash. Call mrail_loads_clear() and then mrail_plan_cut() for all groups
+ * before. */
 uint64_t mrail_plan_cut_branches(mrail_plan_t *plan);
 
-/* Returns 0, -ENOMEM, or -ERANGE if all demands must be divided at once. */
+/* Plans the demands as described in plan_contended.c. Returns 0, -ENOMEM, or
+ * -ERANGE if all demands must be divided at once. */
 int mrail_plan_divide_contended(mrail_plan_t *plan);
 
 /* These functions clear the bytes of slots, and add bytes on a lane of a

@@ -15,7 +15,7 @@ typedef struct plan_span {
     /* by lane and end of the path: position on the line of the slot; NULL if
      * there are no branches */
     const uint64_t *position;
-    unsigned lane; /* of the next part */
+    unsigned lane; /* lane of the next part */
 } plan_span_t;
 
 /* Bytes of a demand on one lane, and on one branch at each end. */

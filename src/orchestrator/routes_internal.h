@@ -24,13 +24,13 @@ typedef struct routes_row {
 typedef struct routes_rank {
     uint32_t node, place;
     uint32_t rails;                  /* rails that it reaches, as bits */
-    uint32_t usable[NUM_DIRECTIONS]; /* those whose port is up */
+    uint32_t usable[NUM_DIRECTIONS]; /* reached rails whose port is up */
     uint32_t class;                  /* or MRAIL_PLAN_NONE */
     int is_limited;                  /* 1: some reach is limited */
     uint32_t up, down;               /* links to and from the switch */
     uint32_t rail_row[NUM_DIRECTIONS][NUM_DISTANCES];
     uint32_t node_row[NUM_DIRECTIONS];
-    uint32_t padding; /* to 64 bytes, which is faster to index */
+    uint32_t padding; /* fills 64 bytes, because that size is faster to index */
 } routes_rank_t;
 
 typedef struct routes_node {

@@ -29,7 +29,7 @@ static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
 
 /* One way through a slot. */
 typedef struct routes_way {
-    uint32_t relay; /* or the rail towards the spine */
+    uint32_t relay; /* the relay, or the rail towards the spine */
     uint32_t link[MRAIL_FLOWS_BRANCH_LINKS];
 } routes_way_t;
 
@@ -118,7 +118,7 @@ static int routes_open_ways(mrail_routes_t *routes, uint32_t row, uint32_t lane,
     return 0;
 }
 
-/* Adds a way over these links, unless one of them is down. */
+/* Adds a way over these links to `ways`, unless one of the links is down. */
 static void routes_add_way(routes_way_t *ways, unsigned *count_p,
                            uint32_t relay, const uint32_t *links,
                            unsigned num_links)

@@ -251,7 +251,8 @@ static int topo_grow_uplinks(mrail_plan_topo_t *topo, unsigned leaf_group)
     return 0;
 }
 
-/* Sets the totals, and takes over the uplinks, or NULL. */
+/* Sets the totals of a leaf's uplinks. Takes ownership of `spread`, which may
+ * be NULL. */
 static int topo_set_leaf(mrail_plan_topo_t *topo, unsigned leaf_group,
                          unsigned rail, double up, double down,
                          mrail_topo_spread_t *spread)

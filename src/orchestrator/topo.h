@@ -11,8 +11,8 @@ typedef struct mrail_topo_node {
     uint32_t leaf_group;
     uint32_t num_ranks;
     uint8_t is_pairwise, is_switched; /* kinds of GPU links */
-    /* MRAIL_PLAN_MAX_PAIRWISE squared, by sender and receiver (places in the
-     * node); NULL: none */
+    /* MRAIL_PLAN_MAX_PAIRWISE squared, by sender and receiver (their places in
+     * the node); NULL: none */
     double *pairwise;
 } mrail_topo_node_t;
 
@@ -29,7 +29,7 @@ typedef struct mrail_topo_port {
     double out, in;
 } mrail_topo_port_t;
 
-/* The uplinks of a leaf, each with a capacity of its own. */
+/* The uplinks of a leaf, each with its own capacity. */
 typedef struct mrail_topo_spread {
     double up[MRAIL_PLAN_MAX_UPLINKS], down[MRAIL_PLAN_MAX_UPLINKS];
 } mrail_topo_spread_t;
@@ -42,7 +42,8 @@ struct mrail_plan_topo {
     mrail_topo_port_t *uplinks; /* by leaf group and rail: totals */
     /* by leaf group and rail; NULL: only the total is known */
     mrail_topo_spread_t **spreads;
-    unsigned num_uplinks; /* of a leaf in `spreads`; 0: there are none */
+    unsigned num_uplinks; /* uplinks of each leaf in `spreads`; 0: there are
+                           * none */
     unsigned num_ranks, ranks_room;
     mrail_topo_rank_t *ranks;
     /* by rank and rail, MRAIL_PLAN_MAX_RAILS each; NULL: all unlimited */

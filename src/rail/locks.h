@@ -5,10 +5,10 @@
  *    MRAIL_CTL the control lock, one declared MRAIL_BOTH both. One declared
  *    MRAIL_NO_CTL must be called without the control lock.
  * 2. The data-path lock is taken first.
- * 3. The device is called under the lock of the object: QPs, address handles
- *    and the UD channel under the control lock, CQs and posts under the
- *    data-path lock. An SRQ gets new buffers under the control lock and used
- *    ones under the data-path lock; verbs allows both at once.
+ * 3. A call to the device needs the lock of its object: the control lock for
+ *    QPs, address handles and the UD channel, the data-path lock for CQs and
+ *    posts. An SRQ gets new buffers under the control lock and used ones under
+ *    the data-path lock; verbs allows both at once.
  * 4. Callbacks of the user run under the data-path lock alone.
  * 5. A thread sleeps without a lock. Only mrail_ctl_bye() yields with one, for
  *    at most 100 ms, while the engine closes.
@@ -29,7 +29,8 @@ typedef struct MRAIL_TSA(capability("lock")) mrail_lock_name {
     char unused;
 } mrail_lock_name_t;
 
-/* Exist only by name: there is no definition. */
+/* These variables are declared but never defined, because the analysis needs
+ * only their names. */
 extern mrail_lock_name_t mrail_data_lock_held, mrail_ctl_lock_held;
 
 #define MRAIL_DATA MRAIL_TSA(requires_capability(mrail_data_lock_held))

@@ -136,7 +136,7 @@ void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
 
 /* The present state of a rail. Rates are in bytes per second. */
 typedef struct mrail_rail_now {
-    unsigned index; /* of the rail in the engine */
+    unsigned index; /* index of the rail in the engine */
     uint64_t subnet;
     uint8_t gid[16];
     char device[64];
@@ -174,14 +174,14 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p);
 
 /*
  * Registers host memory or device memory on every rail, and allows remote reads
- * and writes. Device memory belongs to PUTs and GETs without a copy: other
- * operations read or write their buffers with the CPU. Up to 63 bytes behind an
- * allocation of device memory are ignored, because registration caches align
- * ranges.
+ * and writes. Only zero-copy PUTs and GETs may use device memory, because all
+ * other operations access their buffers with the CPU. Registration caches align
+ * ranges, so the range may extend up to 63 bytes beyond an allocation of device
+ * memory; the function ignores these bytes.
  *
  * Returns 0, or with nothing left registered:
  *   -EFAULT, -ERANGE  see mrail_cuda_recognise()
- *   -EOPNOTSUPP       managed memory, or device memory without a way for NICs
+ *   -EOPNOTSUPP       managed memory, or device memory that NICs cannot access
  *   other             -errno of ibv_reg_mr(3)
  */
 int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
@@ -191,9 +191,9 @@ int mrail_mem_dereg(mrail_mem_t *mem);
 /* Returns the buffer id of registered device memory, or 0 for host memory. */
 uint64_t mrail_mem_buffer_id(const mrail_mem_t *mem);
 
-/* Returns how all rails can access the memory of all devices. Returns
- * MRAIL_CUDA_ACCESS_NONE also if the process has not loaded the driver, which
- * is otherwise initialised. */
+/* Returns how all rails can access the memory of all devices, or
+ * MRAIL_CUDA_ACCESS_NONE if some rail cannot or the process has not loaded the
+ * driver. Initialises a loaded driver. */
 mrail_cuda_access_t mrail_engine_device_access(const mrail_engine_t *engine);
 
 /* Writes attr.rkey_size bytes. */
@@ -260,8 +260,8 @@ size_t mrail_iface_addr_size(const mrail_iface_t *iface);
 size_t mrail_device_addr_size(const mrail_engine_t *engine);
 void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
-/* These replace the address of an iface for endpoints that send no active
- * messages. */
+/* An endpoint that sends no active messages may use the address of the engine
+ * instead of the address of an iface. */
 size_t mrail_engine_addr_size(const mrail_engine_t *engine);
 void mrail_engine_addr_pack(const mrail_engine_t *engine, void *buffer);
 
@@ -335,7 +335,8 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
  * failed. The lanes then pull the remaining bytes as they have room.
  */
 typedef struct mrail_quota {
-    uint64_t left[MRAIL_MAX_RAILS]; /* bytes, by the index of the rail here */
+    uint64_t left[MRAIL_MAX_RAILS]; /* bytes, indexed by the rail of this
+                                     * engine */
     mrail_ns_t until_ns;            /* see mrail_clock_now() */
     /* Bytes that have arrived over each rail; updated by the engine. */
     uint64_t carried[MRAIL_MAX_RAILS];
@@ -349,14 +350,14 @@ int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
                        void *comp);
 
 /*
- * States the capacities of the uplinks between the leaves of a rail here and the
- * peer, for data that comes from the peer; count: 1 to MRAIL_MAX_UPLINKS. The
- * lanes of the rail then share bytes in proportion to the uplinks that they take
- * on the way here, and a lane on an uplink of capacity 0 takes none. Holds for
- * all endpoints to the peer. Returns 0 or -ENOMEM.
+ * Sets the capacities of the uplinks that lead from the peer's leaf to the leaf
+ * of a local rail. `count` is 1 to MRAIL_MAX_UPLINKS. The lanes of the rail
+ * then share the bytes from the peer in proportion to the capacities of their
+ * uplinks, and a lane on an uplink of capacity 0 takes none. The capacities
+ * apply to all endpoints to the peer. Returns 0 or -ENOMEM.
  *
- * The result is unchanged if the switches have no port rules, or other numbers
- * of uplinks (config.uplinks), or if all these capacities are 0.
+ * The capacities have no effect if the switches have no port rules, if `count`
+ * differs from config.uplinks, or if all of them are 0.
  */
 #define MRAIL_MAX_UPLINKS 64u
 int mrail_ep_set_uplinks(mrail_ep_t *ep, unsigned rail, const double *uplinks,

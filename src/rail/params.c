@@ -324,8 +324,8 @@ unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs)
 }
 
 /* Reads an item of NIC_INDEX: a number, or a number for a port. Returns 1 if it
- * is for the port, 0 if it is for another one, and -EINVAL if it is malformed or
- * differs in kind from *is_named_p (-1: any kind). */
+ * is for the port, 0 if it is for another one, and -EINVAL if it is malformed
+ * or differs in kind from *is_named_p (-1: any kind). */
 static int mrail_nic_index_item(char *item, const char *device, unsigned port,
                                 int is_rail, int *is_named_p, uint64_t *value_p)
 {

@@ -122,6 +122,10 @@
       "Records of chunks and messages that a process keeps for 'mrail trace',\n" \
       "0 to 1048576. A power of two is used, and at least 64. A record takes\n" \
       "32 bytes of TELEMETRY_DIR. 0 disables records.")                       \
+    X(TELEMETRY_RECORDING, "y", BOOL, telemetry_recording,                    \
+      "Write records from the start. With 'n', a process writes records only\n" \
+      "while 'mrail trace' follows it, so a killed process leaves none, and\n"  \
+      "'mrail diagnose' cannot compare rails.")                               \
     X(STATS_FILE, "", STRING, stats_file,                                     \
       "File that receives counters, memory use and lanes (device, QP number,\n" \
       "UDP source port) as JSON when the transport closes.\n"                 \
@@ -198,11 +202,11 @@ int mrail_config_set(mrail_config_t *config, const char *name,
 /* A parameter as users see it. */
 typedef struct mrail_param_info {
     const char *name;  /* "UCX_MRAIL_TIMEOUT" */
-    const char *value; /* from the environment, or the default */
+    const char *value; /* value in the environment, or the default */
     const char *default_value;
     const char *type; /* "a whole number", in words */
     const char *help; /* lines */
-    int is_set;       /* in the environment */
+    int is_set;       /* 1: the environment sets it */
 } mrail_param_info_t;
 
 /* Calls `func` for each parameter, in the order of the table. Values are not

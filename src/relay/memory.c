@@ -51,6 +51,19 @@ void mrail_relay_memory_seal(mrail_relay_memory_t *memory)
     }
 }
 
+void *mrail_relay_memory_slots(const mrail_relay_memory_t *memory,
+                               size_t *size_p)
+{
+    mrail_relay_layout_t layout;
+
+    /* Cannot fail, because the pool has this shape. */
+    (void)mrail_relay_layout(&memory->shm_pool.shape, &layout);
+    *size_p = layout.slots * layout.header_stride;
+    /* A slot is a page that ends with its header, and the payload. */
+    return (char *)memory->shm_pool.base + layout.headers + MRAIL_RELAY_HEADER -
+           MRAIL_RELAY_PAGE;
+}
+
 /* ---- host memory ---- */
 
 static int host_import(mrail_relay_memory_t *memory,

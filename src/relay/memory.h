@@ -63,6 +63,12 @@ static inline void mrail_relay_memory_init(mrail_relay_memory_t *memory,
     *memory = (mrail_relay_memory_t){.ops = ops};
 }
 
+/* Returns the slots of local rank 0 in the pool. Those of rank i are *size_p * i
+ * bytes behind. Only for memory that has been imported, and whose payloads lie in
+ * the pool. */
+void *mrail_relay_memory_slots(const mrail_relay_memory_t *memory,
+                               size_t *size_p);
+
 /* ---- for tables: the pool ---- */
 
 /* Creates the pool if `me` is 0. Writes its name of MRAIL_RELAY_NAME_SIZE

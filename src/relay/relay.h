@@ -96,6 +96,9 @@ typedef struct mrail_relay_flow {
      * pool. Otherwise relay_out may be a rank other than `to`. */
     uint32_t relay_in;
     uint64_t offset, bytes; /* offset in the demand */
+    /* Rails of the network hop, as the caller numbers them; or
+     * MRAIL_RELAY_NONE. The relay does not use them. */
+    uint32_t rail_out, rail_in;
 } mrail_relay_flow_t;
 
 /*

@@ -290,7 +290,7 @@ static void budgets_init(mrail_relay_t *relay)
     }
 }
 
-/* ---- commit: no failure from here on ---- */
+/* ---- commit: no function fails from here on ---- */
 
 static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
 {
@@ -308,7 +308,7 @@ static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
  * that ranks do not all send to the same receiver at the same time. */
 static void list_senders(mrail_relay_t *relay)
 {
-    /* flows to lower ranks, which go to the end of the list */
+    /* flows to lower ranks, which follow all other flows */
     mrail_list_t before;
 
     mrail_list_init(&before);

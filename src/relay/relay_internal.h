@@ -46,7 +46,7 @@
 typedef struct mrail_relay_header {
     uint32_t magic;
     uint32_t length;   /* length of the payload */
-    uint64_t hash;     /* passed to mrail_relay_begin() */
+    uint64_t hash;     /* hash that mrail_relay_begin() received */
     uint64_t exchange; /* number of this exchange, from 1 */
     uint64_t offset;   /* offset in the demand */
     uint32_t from, to;
@@ -67,11 +67,11 @@ typedef struct mrail_relay_hop {
     /* ranks before and after this one; NONE: there is none */
     uint32_t prev, next;
     uint32_t out; /* index in outs; NONE: `next` is on this node */
-    /* if this rank is the sender: the ends of the flow's network hop, or of the
-     * path within the node, and the index of the pair in budgets */
+    /* valid if this rank is the sender: ends of the flow's network hop, or of
+     * the path within the node, and index of the pair in budgets */
     uint32_t egress, ingress;
     uint32_t budget;
-    /* rank within the node in whose area the payloads lie that this rank fills
+    /* rank within the node whose area holds the payloads that this rank fills
      * or pops */
     uint32_t holder;
 } mrail_relay_hop_t;
@@ -79,7 +79,7 @@ typedef struct mrail_relay_hop {
 /* The slot budget of the flows that leave this rank over the same channel. */
 typedef struct mrail_relay_budget {
     uint64_t num_left; /* chunks to fill */
-    uint64_t num_held; /* out-slots; valid only within a fill step */
+    uint64_t num_held; /* out-slots in use; valid only within a fill step */
 } mrail_relay_budget_t;
 
 /* A rank to which this one sends over the network in this exchange. */
@@ -123,7 +123,7 @@ typedef enum mrail_relay_activity {
 
 typedef struct mrail_relay_slot {
     mrail_list_t node; /* on a channel's list or relay->copying */
-    void *requests[MRAIL_RELAY_MAX_MESSAGES]; /* of the network */
+    void *requests[MRAIL_RELAY_MAX_MESSAGES]; /* network requests */
     uint32_t received[MRAIL_RELAY_MAX_MESSAGES];
     void *copy;             /* FILLING: NULL if complete */
     mrail_relay_hop_t *hop; /* FILLING */
@@ -146,7 +146,7 @@ struct mrail_relay {
     uint32_t me;   /* rank within the node */
     mrail_relay_local_t *locals;
     mrail_relay_slot_t *slots; /* [local][slot] */
-    unsigned num_messages;     /* per chunk */
+    unsigned num_messages;     /* number of messages per chunk */
     /* by rank: rank within the node; NONE: another node */
     uint32_t *local_of;
     uint32_t *out_of; /* by rank; used during begin */
@@ -162,8 +162,8 @@ struct mrail_relay {
     mrail_relay_budget_t *budgets;
     uint32_t num_budgets;
     size_t max_budgets;
-    uint32_t num_unfilled;    /* budgets with chunks to fill */
-    uint64_t *budget_of_slot; /* [out-slot]; NONE: of an earlier exchange */
+    uint32_t num_unfilled;    /* number of budgets with chunks to fill */
+    uint64_t *budget_of_slot; /* [out-slot]; NONE: earlier exchange */
     mrail_relay_out_t *outs;
     uint32_t num_outs;
     size_t max_outs;
@@ -214,11 +214,11 @@ int mrail_relay_pass_on(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                         mrail_relay_slot_t *slot, uint32_t length);
 
 /* Copies the chunk in a slot, whose payload lies in the area of local rank
- * `holder`, to the user's memory. Then the slot is free. */
+ * `holder`, to the user's memory. The slot is free afterwards. */
 int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
                       uint32_t holder, mrail_relay_slot_t *slot);
 
-/* Lists a copy that completes later. */
+/* Puts a copy that completes later on the list. */
 void mrail_relay_copy_later(mrail_relay_t *relay, mrail_relay_slot_t *slot,
                             mrail_relay_activity_t activity, void *copy,
                             uint32_t length);

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Shared memory is not trusted here, so a copy or a send in flight blocks the
- * slot even if its state says that it is free. */
+/* The state of the slot lies in shared memory, which is not trusted. A copy or
+ * a send in flight therefore blocks the slot even if its state is free. */
 static int out_slot_is_free(const mrail_relay_t *relay, uint32_t slot)
 {
     return (mrail_relay_slot(relay, relay->me, slot)->activity ==
@@ -83,9 +83,8 @@ static mrail_relay_hop_t *next_to_fill(mrail_relay_t *relay)
 
 /* ---- fill ---- */
 
-/* Moves the flow to the end of the list, so that the next call picks another
- * flow and no destination has to wait until all bytes for another one are
- * sent. */
+/* Moves the flow to the end of the list. The next call then picks another flow,
+ * so no destination waits until all bytes for another one are sent. */
 static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                          uint32_t length)
 {

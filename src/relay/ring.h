@@ -13,7 +13,8 @@
 
 #include "relay/slot.h"
 
-/* Upper half: sequence number, from 1. Lower half: slot number. */
+/* The upper half is the sequence number, from 1, and the lower half the slot
+ * number. */
 typedef _Atomic uint64_t mrail_relay_entry_t;
 
 static inline mrail_relay_entry_t *

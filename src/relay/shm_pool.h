@@ -24,7 +24,7 @@
 
 /* Dimensions, equal on all ranks of the node. */
 typedef struct mrail_relay_shape {
-    unsigned num_local; /* ranks, 1 to MRAIL_RELAY_MAX_LOCAL */
+    unsigned num_local; /* number of ranks, 1 to MRAIL_RELAY_MAX_LOCAL */
     unsigned out_slots; /* per rank, for its own bytes; >= 1 */
     unsigned in_slots;  /* per rank, for bytes from the network; >= 1 */
     size_t chunk;       /* payload bytes of a slot, a multiple of 4096, > 0 */

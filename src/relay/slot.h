@@ -11,9 +11,9 @@
  * In the pool, a slot's header lies directly before its payload, so that one
  * message carries both. The payload starts on a page boundary.
  *
- * Payloads in other memory lie in areas, one for each rank. Each rank's area has
- * room for the out-slots of all ranks, because a payload lies in the memory of
- * the rank that passes it on. The pool then has only the headers.
+ * Payloads in other memory lie in areas, one for each rank. Each rank's area
+ * has room for the out-slots of all ranks, because a payload lies in the memory
+ * of the rank that passes it on. The pool then has only the headers.
  *
  *   area: out-slots: ranks x out-slots | in-slots
  */
@@ -38,7 +38,7 @@ typedef struct mrail_relay_state {
 
 /* Offsets in the pool. */
 typedef struct mrail_relay_layout {
-    uint32_t slots;     /* per rank */
+    uint32_t slots;     /* slots of each rank */
     uint32_t ring_size; /* entries, a power of two, >= slots */
     size_t states;
     size_t rings;
@@ -49,8 +49,8 @@ typedef struct mrail_relay_layout {
     size_t area_size; /* outside the pool; 0: areas lie in the pool */
     size_t payload_stride;
     size_t owner_stride; /* distance between owners; 0: one owner */
-    uint32_t out_slots;  /* per owner */
-    uint32_t last_owner; /* the in-slots follow its out-slots */
+    uint32_t out_slots;  /* out-slots of each owner */
+    uint32_t last_owner; /* owner whose out-slots the in-slots follow */
 } mrail_relay_layout_t;
 
 /* Returns 0, or -EINVAL if the shape is out of range or too large for a

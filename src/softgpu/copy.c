@@ -1,8 +1,8 @@
 /*
  * cuMemcpy*. A function returns before its copy is complete in the same cases
- * as with a real driver. Copies between devices always return early, even if
- * the name does not end in Async. Copies of pageable host memory never do, even
- * if the name ends in Async.
+ * as with a real driver. Functions that copy between devices always return
+ * early, even if their names do not end in Async. Functions that copy pageable
+ * host memory never return early, even if their names end in Async.
  *
  * Source: [CUDA] driver API, "API synchronization behavior".
  */
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies of at most this size out of pageable host memory are staged. */
+/* A copy of at most this size from pageable host memory is staged: the call
+ * copies the source first, and returns early. */
 #define COPY_STAGED_MAX 65536u
 
 typedef struct copy_args {
@@ -21,7 +22,7 @@ typedef struct copy_args {
     uint64_t to_pitch, from_pitch;
     uint64_t width, rows;
     int is_async;
-    CUcontext peers[2]; /* of cuMemcpyPeer; NULL: the current context */
+    CUcontext peers[2]; /* for cuMemcpyPeer; NULL: the current context */
 } copy_args_t;
 
 static int copy_is_pageable(const sgpu_place_t *place)
@@ -88,7 +89,8 @@ static CUresult copy_prepare(sgpu_ctx_t *ctx, const copy_args_t *args,
     return CUDA_SUCCESS;
 }
 
-/* Copies the source of a small copy, so that the caller may change it. */
+/* Stages the source of a small copy, so that the caller may change it at
+ * once. */
 static int copy_stage(sgpu_op_t *op)
 {
     if (op->copy.rows > 1) {
@@ -119,7 +121,7 @@ static int copy_must_wait(sgpu_op_t *op, int is_async)
            to->mem->is_sync_memops || from->mem->is_sync_memops;
 }
 
-/* Returns 1 if a fault script lets this copy fail. */
+/* Returns 1 if a fault script makes this copy fail. */
 static int copy_must_fail(sgpu_gpu_t *gpu)
 {
     uint32_t left = gpu->copy_errors;
@@ -185,7 +187,7 @@ static CUresult copy_sync(copy_args_t args)
     return copy_run(NULL, &args);
 }
 
-/* Arguments of a linear copy, by the kinds of its ends. */
+/* Fills in the arguments of a linear copy between two kinds of memory. */
 #define COPY(_to_kind, _from_kind)                                             \
     copy_linear(SGPU_PLACE_##_to_kind, (uintptr_t)to, SGPU_PLACE_##_from_kind, \
                 (uintptr_t)from, size)
@@ -254,7 +256,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from,
     return copy_async(stream, args);
 }
 
-/* ---- Rows ---- */
+/* ---- Two-dimensional copies ---- */
 
 /* One end of a two-dimensional copy. */
 static CUresult copy_end(CUmemorytype type, const void *host,

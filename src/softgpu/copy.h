@@ -7,13 +7,13 @@
 typedef enum sgpu_place_kind {
     SGPU_PLACE_HOST,   /* an address that the CPU may use */
     SGPU_PLACE_DEVICE, /* an address that the driver knows */
-    SGPU_PLACE_KERNEL, /* the same, for a kernel launched earlier */
+    SGPU_PLACE_KERNEL, /* like DEVICE, for a kernel that was launched earlier */
     SGPU_PLACE_ANY
 } sgpu_place_kind_t;
 
 /* Finds the memory at [address, address + span), and takes a reference to it.
- * Returns CUDA_ERROR_INVALID_VALUE if the range is not of that kind, extends
- * beyond its allocation, or is not accessible to the current device. */
+ * Returns CUDA_ERROR_INVALID_VALUE if the range is not of the requested kind,
+ * extends beyond its allocation, or is not accessible to the current device. */
 CUresult sgpu_place_find(sgpu_ctx_t *ctx, uint64_t address, uint64_t span,
                          sgpu_place_kind_t kind, int is_write,
                          sgpu_place_t *place_p);

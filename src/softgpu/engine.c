@@ -39,8 +39,8 @@ static void engine_complete(sgpu_stream_t *stream, sgpu_op_t *op)
     sgpu_engine_signal();
 }
 
-/* Executes as much as possible at the head of a stream, and returns the time of
- * the next step. */
+/* Executes operations from the head of a stream until one must wait. Returns
+ * the time of the next step. */
 static mrail_ns_t engine_step(sgpu_stream_t *stream)
 {
     while (!mrail_list_empty(&stream->ops)) {

@@ -3,7 +3,7 @@
  * interface, and unsupported functions.
  */
 #include "config.h"
-/* This file needs the plain names for symbols of their own. */
+/* This file defines symbols with the plain names. */
 #define CUDA_ABI_NO_PLAIN_NAMES
 #include "softgpu/not_served.h"
 #include "softgpu/served.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* ---- Functions that are not served ---- */
+/* ---- Unsupported functions ---- */
 
 enum {
 #define ENTRY_INDEX(_symbol) ENTRY_INDEX_##_symbol,
@@ -33,7 +33,7 @@ static CUresult entry_refuse(unsigned index)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* The callers pass arguments, which these functions ignore. */
+/* Callers pass arguments; these functions ignore them. */
 #define ENTRY_STUB(_symbol)                                                    \
     MRAIL_EXPORT CUresult _symbol(void);                                       \
     CUresult _symbol(void)                                                     \

@@ -1,4 +1,4 @@
-/* Names and texts of results. */
+/* Names and descriptions of result codes. */
 #include "config.h"
 #include "cuda/abi.h"
 

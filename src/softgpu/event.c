@@ -198,7 +198,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle)
     return sgpu_leave(event_record(event, stream));
 }
 
-/* The flag is for graphs, which are not supported. */
+/* The flags affect only graphs, which are not supported. */
 CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream_handle,
                                 unsigned int flags)
 {

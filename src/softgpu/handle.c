@@ -7,8 +7,9 @@
 
 #define HANDLE_MAX (1u << 20)
 #define HANDLE_NONE UINT32_MAX
-/* Bits of a handle, from the lowest: 8 zero bits, so that no handle is one of
- * the special streams, 20 of index, 24 of generation, 8 of type. */
+/* Bits of a handle, from the lowest: 8 zero bits, 20 bits of index, 24 bits of
+ * generation, 8 bits of type. Because of the zero bits, no handle equals a
+ * special stream. */
 #define HANDLE_INDEX_SHIFT 8
 #define HANDLE_GENERATION_SHIFT 28
 #define HANDLE_TYPE_SHIFT 52

@@ -2,7 +2,7 @@
  * Handles of contexts, streams, events and other objects. A handle is a number
  * that consists of a type, an index and a generation, and never an address, so
  * a stale or invented handle is rejected instead of dereferenced. The caller
- * must lock.
+ * holds sgpu.lock.
  */
 #ifndef MRAIL_SGPU_HANDLE_H
 #define MRAIL_SGPU_HANDLE_H

@@ -1,6 +1,5 @@
-/* Host memory known to the driver, because the driver has allocated it or the
- * program has registered it. All of it is pinned, and every device can use it
- * by its host address. */
+/* Host memory that the driver has allocated or the program has registered. All
+ * of it is pinned, and every device can use it at its host address. */
 #include "config.h"
 #include "softgpu/state.h"
 

@@ -76,7 +76,7 @@ void sgpu_session_once(void)
 }
 
 /* CUDA_VISIBLE_DEVICES is a list of device numbers, such as "2,0". The first
- * word that is not one ends the list. */
+ * word that is not a device number ends the list. */
 static void init_see_devices(void)
 {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");

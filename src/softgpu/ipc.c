@@ -1,4 +1,4 @@
-/* IPC handles of memory and events, and the handles that pools use. */
+/* IPC handles of memory and events. Pools use the same handles. */
 #include "config.h"
 #include "softgpu/ipc.h"
 #include "softgpu/work.h"
@@ -50,7 +50,7 @@ CUresult sgpu_ipc_open(const sgpu_ipc_handle_t *handle, int *fd_p)
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
-    /* O_NONBLOCK, because the number may belong to a FIFO by now. */
+    /* O_NONBLOCK, because this descriptor number may refer to a FIFO by now. */
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -186,7 +186,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (--mem->opened == 0) {
-        /* Work in streams keeps the memory until it is complete. */
+        /* Work in streams keeps the memory until the work is complete. */
         sgpu_mem_remove(mem);
     }
     return sgpu_leave(CUDA_SUCCESS);

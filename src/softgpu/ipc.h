@@ -1,5 +1,5 @@
 /*
- * Handles that name a descriptor of the process that exports it. The importer
+ * Handles that name a file descriptor of the exporting process. The importer
  * opens this descriptor in /proc, which the kernel permits to processes of the
  * same user, and checks that it is still the same file.
  */

@@ -1,8 +1,9 @@
 /*
- * Kernels in execution. Up to SGPU_BLOCKS threads execute the blocks of a
- * launch, one block at a time each, so blocks of a launch that fits can wait for
- * each other. A block that must end, because it has no access to an address or
- * because another block had none, leaves its kernel by longjmp().
+ * Running kernels. Up to SGPU_BLOCKS threads execute the blocks of a launch,
+ * and each thread executes one block at a time. If a launch has no more blocks
+ * than threads, its blocks can therefore wait for each other. A block that must
+ * end, because it has no access to an address or because another block had
+ * none, leaves its kernel by longjmp().
  */
 #include "config.h"
 #include "softgpu/launch.h"
@@ -15,7 +16,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A waiting block yields the processor, and after many attempts sleeps. */
+/* A waiting block yields the processor. After this many attempts, it sleeps
+ * instead. */
 #define LAUNCH_SPINS 200
 #define LAUNCH_SLEEP_NS (20 * MRAIL_NS_PER_US)
 
@@ -27,7 +29,8 @@ struct sgpu_launch {
     uint32_t num_blocks;
     _Atomic uint32_t next_block;
     _Atomic int must_stop;
-    unsigned num_running; /* threads; the lock protects it and what follows */
+    /* threads; the lock protects this field and all fields below */
+    unsigned num_running;
     int is_started;
     mrail_ns_t busy_ns; /* sum over blocks that have ended */
     sgpu_mem_t **held;  /* memory that blocks use */
@@ -49,7 +52,7 @@ static launch_worker_t *worker_of(mrail_kernel_block_t *block)
 
 /* ---- Services for blocks ---- */
 
-/* Keeps the memory until the launch ends. */
+/* Takes a reference to the memory, which the launch returns at its end. */
 static int launch_hold(sgpu_launch_t *launch, sgpu_place_t *place)
 {
     for (unsigned i = 0; i < launch->num_held; ++i) {
@@ -139,7 +142,7 @@ static char *worker_find(launch_worker_t *worker, uint64_t address,
     return place.view;
 }
 
-/* A range without bytes may be anywhere. */
+/* An empty range may have any address. */
 static void *block_map(mrail_kernel_block_t *block, uint64_t address,
                        uint64_t bytes, int is_write)
 {

@@ -5,14 +5,14 @@
 #include "kernels/image.h"
 #include "softgpu/work.h"
 
-/* Blocks that run at the same time, of one launch. */
+/* Number of blocks of one launch that can run at the same time. */
 #define SGPU_MULTIPROCESSORS 16
 #define SGPU_BLOCKS_PER_MULTIPROCESSOR 2
 #define SGPU_BLOCKS (SGPU_MULTIPROCESSORS * SGPU_BLOCKS_PER_MULTIPROCESSOR)
 #define SGPU_THREADS_PER_BLOCK 1024
 #define SGPU_SHARED_BYTES 49152
 
-/* Makes a launch with a copy of args, or returns NULL. */
+/* Creates a launch with a copy of the arguments. Returns NULL if it fails. */
 sgpu_launch_t *sgpu_launch_create(sgpu_stream_t *stream,
                                   const mrail_kernel_entry_t *entry,
                                   const void *args, uint32_t num_blocks);

@@ -268,8 +268,9 @@ CUresult cuMemAllocManaged(CUdeviceptr *address_p, size_t size,
     return sgpu_leave(ret);
 }
 
-/* First waits for the work of the device, as real drivers do. If this work has
- * failed, frees the memory all the same, and returns the error. */
+/* Waits for the work of the device before it frees the memory, as real drivers
+ * do. If this work has failed, it still frees the memory, and returns the
+ * error. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     sgpu_ctx_t *ctx;
@@ -287,7 +288,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     }
     sgpu_mem_get(mem);
     sgpu_dev_drain(mem->dev);
-    /* Another thread may have freed it meanwhile. */
+    /* Another thread may have freed the memory meanwhile. */
     if (sgpu_mem_find(address) == mem) {
         sgpu_mem_remove(mem);
     } else {

@@ -19,7 +19,7 @@ typedef struct sgpu_module {
     uint64_t handle;
     sgpu_ctx_t *ctx;
     const mrail_kernel_image_t *image;
-    module_func_t funcs[]; /* by entry */
+    module_func_t funcs[]; /* in the order of the entries */
 } sgpu_module_t;
 
 CUresult cuModuleLoadData(CUmodule *module_p, const void *image)
@@ -57,7 +57,7 @@ CUresult cuModuleLoadData(CUmodule *module_p, const void *image)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Options are for the compiler of PTX. */
+/* The options control only the PTX compiler, so they have no effect. */
 CUresult cuModuleLoadDataEx(CUmodule *module_p, const void *image,
                             unsigned int num, CUjit_option *options,
                             void **values)
@@ -65,7 +65,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module_p, const void *image,
     return cuModuleLoadData(module_p, image);
 }
 
-/* Launches have copies of what they need from the module. */
+/* A launch has its own copies of the fields that it needs from the module. */
 static void module_unload(sgpu_module_t *module)
 {
     for (unsigned i = 0; i < module->image->num_entries; ++i) {
@@ -143,7 +143,7 @@ CUresult cuModuleGetFunction(CUfunction *func_p, CUmodule handle,
     return sgpu_leave(ret);
 }
 
-/* Enters, and finds the function. */
+/* Enters the library (sgpu_enter_ctx()), and finds the function. */
 static CUresult func_enter(CUfunction handle, module_func_t **func_p)
 {
     CUresult ret = sgpu_enter();
@@ -159,8 +159,9 @@ static CUresult func_enter(CUfunction handle, module_func_t **func_p)
 CUresult cuFuncGetAttribute(int *value_p, CUfunction_attribute attribute,
                             CUfunction handle)
 {
-    /* By attribute, from CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK on: threads,
-     * bytes of static shared, constant and local memory, registers, versions. */
+    /* Values of the attributes from CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK on:
+     * threads; bytes of static shared, constant and local memory; registers;
+     * PTX and binary version. */
     static const int values[] = {SGPU_THREADS_PER_BLOCK, 0, 0, 0, 32, 90, 90};
     module_func_t *func;
     CUresult ret = func_enter(handle, &func);

@@ -1,7 +1,7 @@
 /*
  * The unsupported functions of the driver API. Each returns
  * CUDA_ERROR_NOT_SUPPORTED and counts its calls; `mrail soft status` shows the
- * counts. The order is that of sgpu_session_t.not_served.
+ * counts. sgpu_session_t.not_served has the same order.
  */
 #ifndef MRAIL_SGPU_NOT_SERVED_H
 #define MRAIL_SGPU_NOT_SERVED_H

@@ -1,8 +1,8 @@
 /*
- * libnvidia-ml.so.1 for the software GPUs of a node: what UCX 1.22 asks about
- * devices and their links. All GPUs of the node are listed, in the order of
- * their PCI addresses; CUDA_VISIBLE_DEVICES has no effect, as with the real
- * library. A device handle is the number of the GPU plus one.
+ * libnvidia-ml.so.1 for the software GPUs of a node. It answers the queries of
+ * UCX 1.22 about devices and their links. All GPUs of the node are listed, in
+ * the order of their PCI addresses; CUDA_VISIBLE_DEVICES has no effect, as with
+ * the real library. A device handle is the number of the GPU plus one.
  *
  * Source: [NVML].
  */
@@ -23,9 +23,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sgpu_session_t *session;
 static unsigned node, users;
 
-/* The session stays open until the process ends: closing a descriptor of its file
- * would release the record lock by which libcuda owns a slot. The library is
- * therefore never unloaded. */
+/* The session stays open until the process ends, because closing a descriptor
+ * of its file would release the record lock by which libcuda owns a slot. For
+ * the same reason, the library is never unloaded. */
 static int nvml_open(void)
 {
     const char *path = getenv("MRAIL_SOFT_GPUS");
@@ -93,7 +93,7 @@ const char *nvmlErrorString(nvmlReturn_t result)
 
 /* ---- Devices ---- */
 
-/* A GPU that cuInit would not find is not listed either. */
+/* The list omits GPUs that cuInit would not find. */
 static unsigned nvml_count(void)
 {
     unsigned num = 0;
@@ -215,8 +215,8 @@ static unsigned nvml_num_links(void)
     }
 }
 
-/* Finds a link: its far end, a GPU or NULL for the switch, and whether it is
- * cut. */
+/* Finds a link. Stores its far end (a GPU, or NULL for the switch), and whether
+ * the link is cut. */
 static nvmlReturn_t nvml_find_link(nvmlDevice_t device, unsigned link,
                                    sgpu_gpu_t **peer_p, int *is_down_p)
 {
@@ -287,9 +287,9 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
     return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, pci_p);
 }
 
-/* Returns the rate of each link in MB/s when the session began, or 0 if the links
- * have no limit. As with the real library, the rate is that of the hardware: it
- * does not change with the load. */
+/* Returns the rate that each link had when the session began, in MB/s, or 0 if
+ * the links have no limit. As in the real library, this is the rate of the
+ * hardware, which does not change with the load. */
 static unsigned nvml_speed(void)
 {
     return (unsigned)(session->first_link_rate_bytes_per_s / 1000000);
@@ -338,7 +338,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int num,
     return ret;
 }
 
-/* The GPUs of different nodes have no links, so they form no fabric. */
+/* The GPUs of different nodes have no links, so they do not form a fabric. */
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info)
 {
     sgpu_gpu_t *gpu;

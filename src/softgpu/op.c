@@ -1,12 +1,12 @@
-/* Steps of the engine, for each kind of operation. */
+/* How the engine executes one step of each kind of operation. */
 #include "config.h"
 #include "softgpu/work.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Polling interval of a value that others write. After many polls, the longer
- * interval applies. */
+/* Intervals at which the engine polls a value that another process or device
+ * writes. After many polls, the longer interval applies. */
 #define OP_POLL_NS (20 * MRAIL_NS_PER_US)
 #define OP_POLL_LONG_NS (200 * MRAIL_NS_PER_US)
 #define OP_POLLS 500
@@ -58,9 +58,9 @@ static void op_count_copy(const sgpu_op_t *op)
     }
 }
 
-/* A copy holds references to its memory, so it does not need the lock
- * meanwhile. The bytes of a chunk are copied early; the chunk is complete at
- * the time at which they have crossed the links. */
+/* A copy holds references to its memory, so it releases the lock while it moves
+ * bytes. It moves the bytes of a chunk early, but the chunk is complete only
+ * when a real copy would have crossed the links. */
 static sgpu_step_t op_step_copy(sgpu_stream_t *stream, sgpu_op_t *op,
                                 mrail_ns_t now_ns)
 {
@@ -220,7 +220,7 @@ static sgpu_step_t op_step_kernel(sgpu_stream_t *stream, sgpu_op_t *op,
     return SGPU_STEP_DONE;
 }
 
-/* The memory is released with the operation. */
+/* The end of the operation releases the memory. */
 static sgpu_step_t op_step_free(sgpu_stream_t *stream, sgpu_op_t *op,
                                 mrail_ns_t now_ns)
 {
@@ -247,8 +247,8 @@ sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
     return steps[op->kind](stream, op, now_ns);
 }
 
-/* Threads must finish with a host function or a kernel, and a callback gets the
- * error. */
+/* An operation cannot be dropped while threads execute its host function or
+ * kernel, or if its callback must receive the error. */
 int sgpu_op_can_drop(const sgpu_op_t *op)
 {
     switch (op->kind) {

@@ -1,6 +1,7 @@
 /*
  * The path of a copy through a node: the link directions that it occupies, and
- * the time at which its bytes have crossed them. Pure: time is an argument.
+ * the time at which its bytes have crossed these links. Pure: time is an
+ * argument.
  */
 #ifndef MRAIL_SGPU_PATH_H
 #define MRAIL_SGPU_PATH_H
@@ -32,10 +33,10 @@ sgpu_path_t sgpu_path_find(sgpu_link_kind_t kind, sgpu_gpu_t *from,
 /* Returns 1 if a link of the path is cut. */
 int sgpu_path_is_cut(const sgpu_path_t *path);
 
-/* Returns 1 if the GPUs, which differ, can access the memory of each other. */
+/* Returns 1 if two different GPUs can access each other's memory. */
 int sgpu_path_joins(sgpu_link_kind_t kind, sgpu_gpu_t *a, sgpu_gpu_t *b);
 
-/* Returns the number of bytes to copy next, 1 to `left`. */
+/* Returns the number of bytes in the next chunk, from 1 to `left`. */
 uint32_t sgpu_path_chunk(const sgpu_path_t *path, uint64_t left);
 
 /* Reserves `bytes` on every link, and returns the time at which the last byte

@@ -1,5 +1,5 @@
-/* Memory for software rails that act as if nvidia-peermem were loaded
- * (src/softroce/host/verbs_obj.c). */
+/* Gives software rails access to device memory as if nvidia-peermem were
+ * loaded. The caller is src/softroce/host/verbs_obj.c. */
 #include "config.h"
 #include "softgpu/state.h"
 
@@ -7,7 +7,8 @@ MRAIL_EXPORT int mrail_softgpu_open_memory(uint64_t address, uint64_t size);
 
 /* Returns a descriptor of the file that holds the device memory, with the file
  * offset set to the address; or -1 if the range is not device memory. Unlike
- * the calls of the driver, this also works in host functions. */
+ * the functions of the driver API, this function also works in host
+ * functions. */
 int mrail_softgpu_open_memory(uint64_t address, uint64_t size)
 {
     sgpu_mem_t *mem;

@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* After "mrail-gpu.": id of the session, node, GPU. */
+/* The parts after "mrail-gpu." are the id of the session, the node and the
+ * GPU. */
 #define PHYS_NAME "mrail-gpu.%" PRIx64 ".%u.%u"
 #define PHYS_LINK "/memfd:mrail-gpu.%" SCNx64 ".%u.%u (deleted)"
 
@@ -124,7 +125,7 @@ CUresult sgpu_phys_import(int fd, sgpu_phys_t **phys_p)
     length = readlink(path, name, sizeof(name) - 1);
     if (length > 0) {
         name[length] = '\0';
-        /* Emulated nodes share no GPUs. */
+        /* Emulated nodes do not share GPUs. */
         if ((sscanf(name, PHYS_LINK, &id, &node, &index) == 3) &&
             (id == sgpu.session->id) && (node == sgpu.node) &&
             (index < sgpu.session->num_gpus)) {

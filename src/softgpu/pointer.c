@@ -27,8 +27,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base_p, size_t *size_p,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Writes `size` bytes of an attribute, which are the lowest bytes of the
- * number, as on all machines that NVIDIA supports. */
+/* Writes an attribute of `size` bytes: the lowest bytes of the number, because
+ * all machines that NVIDIA supports are little-endian. */
 static CUresult pointer_put(void *data, uint64_t value, size_t size)
 {
     memcpy(data, &value, size);

@@ -223,7 +223,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* handle NULL: the current pool of the stream's device. */
+/* If `handle` is NULL, the memory comes from the current pool of the stream's
+ * device. */
 static CUresult pool_alloc(CUdeviceptr *address_p, size_t size,
                            CUmemoryPool handle, CUstream stream_handle)
 {
@@ -272,8 +273,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address_p, size_t size,
                           : pool_alloc(address_p, size, pool, stream);
 }
 
-/* Only kernels that are in streams already find the address from now on. The
- * memory is freed when the stream gets there. */
+/* From now on, only kernels that are already in streams find the address. The
+ * memory is freed when the stream reaches this operation. */
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
     sgpu_stream_t *stream;

@@ -8,15 +8,15 @@ struct sgpu_pool {
     uint64_t handle;
     sgpu_dev_t *dev;
     int is_default;
-    int is_shareable; /* by descriptor */
-    int is_imported;  /* 1: from another process; no allocations */
+    int is_shareable; /* 1: other processes can import its descriptor */
+    int is_imported;  /* 1: belongs to another process; refuses allocations */
     uint64_t id;      /* the same in all processes */
-    uint64_t used;    /* bytes */
+    uint64_t used;    /* allocated bytes */
     uint64_t threshold;
 };
 
 CUresult sgpu_pool_create(sgpu_dev_t *dev, sgpu_pool_t **pool_p);
-/* Enters, and finds the pool. */
+/* Enters the library (sgpu_enter()), and finds the pool. */
 CUresult sgpu_pool_enter(CUmemoryPool handle, sgpu_pool_t **pool_p);
 
 #endif

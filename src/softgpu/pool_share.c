@@ -1,6 +1,7 @@
 /*
- * Pools that processes share. The descriptor of a pool is a file with its
- * identity. Each pointer needs a handle of its own, as with cuIpcGetMemHandle.
+ * Pools that processes share. The descriptor of a shared pool refers to a file
+ * that identifies the pool. Each pointer needs its own handle, as with
+ * cuIpcGetMemHandle.
  */
 #include "config.h"
 #include "softgpu/ipc.h"
@@ -18,7 +19,7 @@ typedef struct pool_file {
     uint64_t magic;
     uint64_t session;
     uint32_t node, gpu;
-    uint64_t id; /* of the pool */
+    uint64_t id; /* identifies the pool */
 } pool_file_t;
 
 _Static_assert(sizeof(sgpu_ipc_handle_t) <= sizeof(CUmemPoolPtrExportData),
@@ -64,7 +65,7 @@ CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool handle,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Reads the descriptor, which the caller keeps. */
+/* Reads the file of a pool. The caller keeps the descriptor. */
 static CUresult pool_read_file(int fd, sgpu_dev_t **dev_p, uint64_t *id_p)
 {
     pool_file_t file;

@@ -1,7 +1,8 @@
 /*
  * The functions that software GPUs support, each with the CUDA release in which
  * it appeared. cuGetProcAddress returns the newest variant that the caller's
- * release knows. A plain name next to a _v2 has the same binary interface.
+ * release knows. If both a plain name and a _v2 name exist, they have the same
+ * binary interface.
  */
 #ifndef MRAIL_SGPU_SERVED_H
 #define MRAIL_SGPU_SERVED_H

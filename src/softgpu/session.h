@@ -1,12 +1,13 @@
 /*
  * The software GPUs of a session: one file in /dev/shm next to the file of the
- * software rails, mapped by every process of the session. It holds the devices,
- * the rates of their links, the processes that use them, and counters. Device
- * memory is not in it.
+ * software rails, mapped by every process of the session. The file contains the
+ * devices, the rates of their links, the processes that use them, and counters,
+ * but not the device memory.
  *
  * `mrail soft` creates the file and the session daemon removes it. Fields
  * follow the rule of softroce/host/session.h: each is an atomic that is
- * meaningful on its own, because a process may be killed between two stores.
+ * meaningful on its own, because a process may be killed between any two
+ * stores.
  *
  * A process owns slot i as long as it holds the kernel's record lock on byte
  * SGPU_SESSION_LOCKS + i of the file. The lock ends with the process, so the
@@ -21,11 +22,11 @@
 
 #define SGPU_SESSION_MAGIC 0x6d7261696c677075ull /* "mrailgpu" */
 #define SGPU_SESSION_VERSION 2u
-#define SGPU_SESSION_MAX_GPUS 16 /* of a node */
+#define SGPU_SESSION_MAX_GPUS 16 /* per node */
 /* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. Real machines give the
  * same addresses to the GPUs of each node, too. */
 #define SGPU_SESSION_FIRST_BUS 0x40
-#define SGPU_SESSION_MAX_DEVS 256 /* of a session */
+#define SGPU_SESSION_MAX_DEVS 256 /* per session */
 #define SGPU_SESSION_SLOTS 256    /* processes that use GPUs at a time */
 #define SGPU_SESSION_NOT_SERVED 640
 #define SGPU_SESSION_DEFAULT_MEMORY (UINT64_C(1) << 30)
@@ -41,13 +42,14 @@ typedef enum sgpu_link_kind {
 
 extern const char *const sgpu_link_kind_names[3];
 
-/* Faults of a GPU, which any process of the session may set (mrail-script(5)). */
+/* Faults of a GPU. Any process of the session may set them
+ * (mrail-script(5)). */
 typedef enum sgpu_fault {
     SGPU_FAULT_IPC_ERROR = 1 << 0, /* contexts of this GPU open no handles */
     SGPU_FAULT_NO_MEMORY = 1 << 1, /* allocations fail */
-    SGPU_FAULT_NO_DMABUF = 1 << 2, /* as with a driver without dma-buf */
-    SGPU_FAULT_NO_PEER = 1 << 3,   /* no access between it and other GPUs */
-    SGPU_FAULT_NO_DEVICE = 1 << 4  /* cuInit does not find it */
+    SGPU_FAULT_NO_DMABUF = 1 << 2, /* the driver has no dma-buf */
+    SGPU_FAULT_NO_PEER = 1 << 3,   /* no access between this and other GPUs */
+    SGPU_FAULT_NO_DEVICE = 1 << 4  /* cuInit does not find the GPU */
 } sgpu_fault_t;
 
 /* Only processes that own a slot increment its counters. They are never reset,
@@ -74,7 +76,8 @@ extern const char *const sgpu_counter_names[SGPU_CNT_NUM];
 typedef struct sgpu_slot {
     _Alignas(64) _Atomic uint64_t memory_bytes; /* allocated by the process */
     _Atomic uint64_t counters[SGPU_CNT_NUM];
-    _Atomic uint64_t first[SGPU_CNT_NUM]; /* when its process came */
+    /* values when its process took the slot */
+    _Atomic uint64_t first[SGPU_CNT_NUM];
 } sgpu_slot_t;
 
 /* One direction of a link, which all processes share (base/gcra.h). */
@@ -88,7 +91,7 @@ typedef struct sgpu_link {
 typedef struct sgpu_gpu {
     uint32_t node;                           /* constant */
     uint32_t index;                          /* in the node; constant */
-    _Atomic uint32_t faults;                 /* of sgpu_fault_t */
+    _Atomic uint32_t faults;                 /* bits of sgpu_fault_t */
     _Atomic uint32_t copy_errors;            /* copies that will fail */
     sgpu_link_t pcie_in;                     /* from host memory */
     sgpu_link_t pcie_out;                    /* to host memory */
@@ -102,14 +105,14 @@ typedef struct sgpu_session {
     uint64_t magic;
     uint32_t version;
     uint32_t ready;        /* 1: all fields are valid */
-    uint64_t size;         /* of the file */
+    uint64_t size;         /* size of the file */
     uint64_t id;           /* random number that distinguishes this session from
                             * others */
     uint32_t num_nodes;    /* constant, like the next seven */
     uint32_t num_gpus;     /* per node */
     uint32_t link_kind;    /* sgpu_link_kind_t */
-    uint32_t first_faults; /* of each GPU, at the creation */
-    uint64_t memory_bytes; /* of each GPU */
+    uint32_t first_faults; /* faults of each GPU when the session starts */
+    uint64_t memory_bytes; /* memory of each GPU */
     uint32_t has_peermem;  /* 1: rails register device memory by its address */
     uint32_t reserved;
     uint64_t first_link_rate_bytes_per_s;
@@ -127,7 +130,7 @@ typedef struct sgpu_session_params {
     uint64_t link_rate_bytes_per_s; /* 0: no limit */
     uint64_t pcie_rate_bytes_per_s; /* 0: no limit */
     uint64_t memory_bytes;
-    uint32_t faults; /* of each GPU: sgpu_fault_t */
+    uint32_t faults; /* faults of each GPU, bits of sgpu_fault_t */
     int has_peermem;
 } sgpu_session_params_t;
 

@@ -1,7 +1,7 @@
 /*
  * The state of a process that uses software GPUs: devices, contexts, memory,
- * streams and events. One lock, sgpu.lock, protects all of it. Threads that
- * copy release the lock, and hold references to the memory instead.
+ * streams and events. One lock, sgpu.lock, protects all of it. A thread that
+ * copies bytes releases the lock, and holds references to the memory instead.
  */
 #ifndef MRAIL_SGPU_STATE_H
 #define MRAIL_SGPU_STATE_H
@@ -39,13 +39,13 @@ typedef struct sgpu_dev {
     sgpu_ctx_t *primary; /* NULL: not active */
     unsigned primary_flags;
     sgpu_pool_t *default_pool; /* NULL: not used yet */
-    sgpu_pool_t *pool;         /* of cuMemAllocAsync; NULL: default_pool */
+    sgpu_pool_t *pool;         /* used by cuMemAllocAsync; NULL: default_pool */
     int threads_run;
     pthread_cond_t engine_wake;
     unsigned engine_signals; /* increases with each signal */
     mrail_list_t busy;       /* streams with work */
     pthread_cond_t func_wake;
-    mrail_list_t funcs; /* host functions that are due, of sgpu_op_t */
+    mrail_list_t funcs; /* host functions that are due; list of sgpu_op_t */
 } sgpu_dev_t;
 
 struct sgpu_ctx {
@@ -56,10 +56,11 @@ struct sgpu_ctx {
     unsigned flags;
     unsigned refs; /* primary: number of retains */
     int is_primary;
-    CUresult error;       /* of work that failed; every later call returns it */
+    /* error of the work that failed; every later call returns it */
+    CUresult error;
     uint32_t peers;       /* bit i: access to the memory of device i */
-    mrail_list_t streams; /* of sgpu_stream_t */
-    mrail_list_t modules; /* of sgpu_module_t */
+    mrail_list_t streams; /* list of sgpu_stream_t */
+    mrail_list_t modules; /* list of sgpu_module_t */
     sgpu_stream_t *legacy, *per_thread;
 };
 
@@ -69,12 +70,12 @@ typedef struct sgpu_phys {
     unsigned refs;
     int fd;
     char *view;
-    uint64_t size; /* of the file */
+    uint64_t size; /* size of the file */
     sgpu_gpu_t *gpu;
     sgpu_dev_t *dev;  /* `gpu` as a device of this process; NULL: not visible */
     uint64_t charged; /* bytes to return to the GPU at the end */
     int is_shareable; /* cuMemCreate with a file descriptor as handle type */
-    dev_t st_dev;     /* with st_ino, identifies the file */
+    dev_t st_dev;     /* identifies the file, together with st_ino */
     ino_t st_ino;
 } sgpu_phys_t;
 
@@ -90,19 +91,20 @@ typedef enum sgpu_mem_kind {
 /* A range of addresses known to the driver. */
 typedef struct sgpu_mem {
     sgpu_mem_kind_t kind;
-    unsigned refs; /* the table and the work in streams */
+    unsigned refs; /* held by the table and by work in streams */
     uint64_t base, size;
-    char *view;        /* where this library accesses it */
+    char *view;        /* address at which this library accesses it */
     sgpu_phys_t *phys; /* NULL: host memory */
-    uint64_t offset;   /* in phys */
+    uint64_t offset;   /* offset in phys */
     sgpu_dev_t *dev;
     uint64_t ctx; /* handle of the context that made it */
     uint64_t id;  /* unique in the process */
     uint64_t pool;
-    unsigned flags;      /* host memory: as given */
+    unsigned flags;      /* host memory: the caller's flags */
     unsigned opened;     /* imported: number of opens */
-    uint32_t readers;    /* mapped: bit i: device i may read; likewise write */
-    uint32_t writers;    /* these are all ones for other kinds */
+    uint32_t readers;    /* mapped memory: bit i is 1 if device i may read */
+    uint32_t writers;    /* bit i is 1 if device i may write; other kinds:
+                          * all bits are 1 */
     int is_freed;        /* freed by a cuMemFreeAsync that its stream has not
                        * reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
@@ -116,11 +118,12 @@ struct sgpu_stream {
     sgpu_ctx_t *ctx;   /* NULL once destroyed */
     uint64_t ctx_handle;
     sgpu_dev_t *dev;
-    unsigned refs; /* the handle, a queue that is not empty, waiting work */
+    /* held by the handle, a queue with operations, waiting work */
+    unsigned refs;
     unsigned flags;
     int priority;
     uint64_t id;
-    mrail_list_t ops;             /* of sgpu_op_t */
+    mrail_list_t ops;             /* list of sgpu_op_t */
     uint64_t enqueued, completed; /* sequence numbers of operations */
     uint64_t legacy_seen; /* last operation of the legacy stream that this
                            * stream waits for */
@@ -139,13 +142,13 @@ typedef struct sgpu_event_page {
 
 typedef struct sgpu_event {
     uint64_t handle;
-    unsigned refs; /* the handle and the work in streams */
+    unsigned refs; /* held by the handle and by work in streams */
     sgpu_dev_t *dev;
     unsigned flags;
-    sgpu_stream_t *stream; /* of the last record; NULL: never recorded */
-    uint64_t seq;          /* of the last record in that stream */
-    mrail_ns_t time_ns;    /* when the last record was complete */
-    int fd;                /* interprocess; -1: none */
+    sgpu_stream_t *stream; /* stream of the last record; NULL: never recorded */
+    uint64_t seq;       /* sequence number of the last record in that stream */
+    mrail_ns_t time_ns; /* when the last record was complete */
+    int fd;             /* memory file of an interprocess event; -1: none */
     sgpu_event_page_t *page;
 } sgpu_event_t;
 
@@ -155,13 +158,13 @@ typedef struct sgpu_state {
     int is_ready;        /* cuInit has succeeded */
     int is_forked;       /* child of a process that was ready */
     sgpu_session_t *session;
-    int fd; /* of the session's file */
+    int fd; /* descriptor of the session's file */
     unsigned slot, node;
     unsigned num_devs;
     sgpu_dev_t devs[SGPU_SESSION_MAX_GPUS];
     mrail_list_t ctxs;
     uint64_t next_id;
-    uint64_t last_serial; /* of the last operation in any stream */
+    uint64_t last_serial; /* serial of the last operation in any stream */
 } sgpu_state_t;
 
 extern sgpu_state_t sgpu;
@@ -173,13 +176,15 @@ void sgpu_session_once(void);
 /* Takes the lock and returns CUDA_SUCCESS. Before cuInit, after fork, or in a
  * host function, returns an error without the lock. */
 CUresult sgpu_enter(void);
-/* The same, and returns the current context, or the error of its work. */
+/* Like sgpu_enter(), but also returns the current context, or the error of its
+ * failed work. */
 CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p);
-/* Likewise, and returns a device. */
+/* Like sgpu_enter(), but also returns a device. */
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p);
-/* Unlocks and returns ret. */
+/* Releases the lock and returns `ret`. */
 CUresult sgpu_leave(CUresult ret);
-/* For the thread that runs host functions: sets whether calls are refused. */
+/* Makes the driver refuse or accept calls by this thread, which runs host
+ * functions. */
 void sgpu_refuse_calls(int refuse);
 /* Converts -errno to a CUDA error. */
 CUresult sgpu_result(int error);
@@ -206,7 +211,8 @@ int sgpu_phys_reopen(const sgpu_phys_t *phys, uint64_t offset);
 /* ---- mem.c; sgpu.lock is held ---- */
 /* Returns the range that contains the address, or NULL. */
 sgpu_mem_t *sgpu_mem_find(uint64_t address);
-/* The same, but also finds memory that only earlier work in streams may use. */
+/* Like sgpu_mem_find(), but also finds memory that only earlier work in streams
+ * may use. */
 sgpu_mem_t *sgpu_mem_find_any(uint64_t address);
 /* Returns 1 if [address, address + size) touches a known range. */
 int sgpu_mem_overlaps(uint64_t address, uint64_t size);

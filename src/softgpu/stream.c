@@ -1,7 +1,8 @@
 /*
  * Streams: queues of operations, which the engine of the device executes in
  * order. The legacy stream of a context waits for all earlier work in streams
- * that are not CU_STREAM_NON_BLOCKING, and these wait for its work.
+ * that are not CU_STREAM_NON_BLOCKING, and these streams wait for the work of
+ * the legacy stream.
  */
 #include "config.h"
 #include "softgpu/work.h"
@@ -94,7 +95,7 @@ static void stream_push(sgpu_stream_t *stream, sgpu_op_t *op)
     mrail_list_add_tail(&stream->ops, &op->list);
 }
 
-/* Lets `stream` wait for the last operation of `other`. */
+/* Makes `stream` wait for the last operation of `other`. */
 static CUresult stream_wait_for(sgpu_stream_t *stream, sgpu_stream_t *other)
 {
     sgpu_op_t *op = sgpu_op_create(SGPU_OP_AFTER);
@@ -199,7 +200,7 @@ CUresult cuStreamCreate(CUstream *stream_p, unsigned int flags)
     return cuStreamCreateWithPriority(stream_p, flags, 0);
 }
 
-/* Enters, and finds the stream. */
+/* Enters the library (sgpu_enter()), and finds the stream. */
 static CUresult stream_enter(CUstream handle, sgpu_stream_t **stream_p)
 {
     sgpu_ctx_t *ctx;

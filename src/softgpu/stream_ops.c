@@ -5,8 +5,8 @@
 
 /* ---- Memory sets ---- */
 
-/* Without is_async, the caller waits for memory of the host and for memory
- * with SYNC_MEMOPS, as in a real driver. */
+/* If is_async is 0, the call returns only after it has set host memory, or
+ * memory with SYNC_MEMOPS, as with a real driver. */
 static CUresult set_run(CUdeviceptr to, unsigned unit, uint32_t value,
                         size_t num, int is_async, CUstream handle)
 {
@@ -217,8 +217,8 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address,
         stream, (value_args_t){SGPU_OP_WRITE_VALUE, 1, address, value, flags});
 }
 
-/* Converts one entry. The layouts of the entries for waiting and for writing
- * are equal. */
+/* Converts one entry. Entries for waiting and for writing have the same
+ * layout. */
 static CUresult value_of_param(const CUstreamBatchMemOpParams *param,
                                value_args_t *args_p)
 {

@@ -1,6 +1,7 @@
 /*
  * Virtual memory management: address reservations, physical memory with
- * handles, and mappings of the one to the other. A copy must stay within one mapping.
+ * handles, and mappings from addresses to memory. A copy must stay within one
+ * mapping.
  */
 #include "config.h"
 #include "softgpu/work.h"
@@ -38,7 +39,8 @@ static int vmm_is_granular(uint64_t number)
     return (number != 0) && (number % SGPU_GRANULE == 0);
 }
 
-/* Reserves more than needed, and unmaps the rest. */
+/* Maps `size` bytes at a multiple of `alignment`: maps more than needed, and
+ * unmaps the rest. */
 static void *vmm_map_aligned(uint64_t size, uint64_t alignment)
 {
     uint64_t base, first;
@@ -133,7 +135,7 @@ static CUresult vmm_check_prop(const CUmemAllocationProp *prop)
                                                  : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* Creates a handle, which takes over a reference to phys. */
+/* Creates a handle, which takes over the caller's reference to `phys`. */
 static CUresult vmm_make_handle(sgpu_phys_t *phys,
                                 CUmemGenericAllocationHandle *handle_p)
 {
@@ -172,7 +174,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle_p, size_t size,
     return sgpu_leave(ret);
 }
 
-/* Enters, and finds the physical memory of a handle. */
+/* Enters the library (sgpu_enter()), and finds the physical memory of a
+ * handle. */
 static CUresult vmm_enter(CUmemGenericAllocationHandle handle,
                           sgpu_phys_t **phys_p)
 {
@@ -186,7 +189,7 @@ static CUresult vmm_enter(CUmemGenericAllocationHandle handle,
                              : sgpu_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Mappings keep the memory alive. */
+/* Releases only the handle; mappings keep the memory alive. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     sgpu_phys_t *phys;
@@ -283,7 +286,8 @@ CUresult cuMemExportToShareableHandle(void *shareable,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* The caller keeps its descriptor, whose number is in the pointer itself. */
+/* The pointer itself holds the number of the descriptor, which the caller
+ * keeps. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_p,
                                         void *shareable,
                                         CUmemAllocationHandleType type)
@@ -341,7 +345,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     mem->phys = phys;
     mem->offset = offset;
     mem->view = phys->view + offset;
-    mem->readers = mem->writers = 0; /* until cuMemSetAccess */
+    mem->readers = mem->writers = 0; /* cuMemSetAccess changes this */
     mem->ctx = 0;
     if (sgpu_mem_insert(mem) != 0) {
         free(mem);

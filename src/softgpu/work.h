@@ -1,6 +1,6 @@
 /*
- * Operations in streams, and the engine that executes them. sgpu.lock is held
- * in all functions.
+ * Operations in streams, and the engine that executes them. The caller of each
+ * function holds sgpu.lock.
  */
 #ifndef MRAIL_SGPU_WORK_H
 #define MRAIL_SGPU_WORK_H
@@ -17,7 +17,7 @@ typedef enum sgpu_op_kind {
     SGPU_OP_WAIT_VALUE,
     SGPU_OP_WRITE_VALUE,
     SGPU_OP_KERNEL,
-    SGPU_OP_FREE, /* of memory from a pool */
+    SGPU_OP_FREE, /* free memory from a pool */
     SGPU_OP_NUM
 } sgpu_op_kind_t;
 
@@ -32,8 +32,8 @@ typedef struct sgpu_place {
 typedef struct sgpu_op {
     mrail_list_t list; /* stream->ops */
     sgpu_op_kind_t kind;
-    uint64_t seq;        /* in its stream */
-    uint64_t serial;     /* in the process */
+    uint64_t seq;        /* sequence number in its stream */
+    uint64_t serial;     /* sequence number in the process */
     mrail_ns_t ready_ns; /* earliest start on a machine that is never late */
     /* Result of the last step: the time of the next one, or MRAIL_NS_NEVER to
      * wait for any event. */
@@ -43,8 +43,9 @@ typedef struct sgpu_op {
             sgpu_place_t to, from;
             uint64_t width, rows, done; /* bytes, rows, bytes */
             sgpu_path_t path;
-            mrail_ns_t end_ns; /* of the bytes that are done */
-            void *staged;      /* copy of the source, which the op frees */
+            /* when the bytes counted in `done` have crossed the links */
+            mrail_ns_t end_ns;
+            void *staged; /* copy of the source, which the op frees */
         } copy;
         struct {
             sgpu_place_t to;
@@ -63,7 +64,7 @@ typedef struct sgpu_op {
         } func;
         struct {
             sgpu_event_t *event;
-            uint64_t number; /* interprocess: of the record */
+            uint64_t number; /* interprocess event: number of the record */
         } record;
         struct {
             sgpu_stream_t *stream;
@@ -92,7 +93,7 @@ typedef struct sgpu_op {
 
 typedef enum sgpu_step {
     SGPU_STEP_DONE,
-    SGPU_STEP_AGAIN /* at op->wake_ns */
+    SGPU_STEP_AGAIN /* continue at op->wake_ns */
 } sgpu_step_t;
 
 /* ---- stream.c ---- */
@@ -113,8 +114,8 @@ CUresult sgpu_stream_append(sgpu_stream_t *stream, sgpu_op_t *op);
  * the error of the context's work. */
 CUresult sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
 
-/* Work in the stream has failed. The rest of the context's work is dropped, and
- * its later calls return the error, until the context is destroyed. */
+/* Work in the stream has failed. Drops the rest of the context's work. Later
+ * calls in the context return the error until the context is destroyed. */
 void sgpu_stream_fail(const sgpu_stream_t *stream, CUresult error);
 
 /* ---- engine.c ---- */

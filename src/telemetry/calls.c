@@ -88,7 +88,8 @@ void mrail_calls_comm_remove(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->id, 0, __ATOMIC_RELEASE);
 }
 
-/* Approximate, because the rate of the counter is the mean since the start. */
+/* Returns the length of a tick. It is approximate, because it is the mean since
+ * the start of the process. */
 static double calls_ns_per_tick(const mrail_calls_t *calls, uint64_t now_ticks,
                                 uint64_t now_ns)
 {
@@ -232,7 +233,7 @@ mrail_page_status_t mrail_calls_check(mrail_calls_t *calls,
                          &clock);
     }
     if (after->wait.count != before->wait.count) {
-        calls->wait.count = 0; /* it has moved on */
+        calls->wait.count = 0; /* the process has left this wait */
     }
     calls->wait.since = calls_ns(&clock, calls->wait.since);
     calls->wait.kind = MRAIL_MIN(calls->wait.kind, MRAIL_CALLS_UNKNOWN);
@@ -248,18 +249,21 @@ static int calls_get(int fd, mrail_calls_t *calls)
     return pread(fd, calls, sizeof(*calls), 0) == (ssize_t)sizeof(*calls);
 }
 
-/* Copies three times; see mrail_calls_check(). */
-static mrail_page_status_t calls_read_open(int fd, const struct stat *st,
-                                           mrail_calls_t *calls,
+/* Copies the file three times; see mrail_calls_check(). */
+static mrail_page_status_t calls_read_open(int fd, mrail_calls_t *calls,
                                            mrail_calls_t *others)
 {
     uint32_t head[2] = {0}; /* magic and version */
     mrail_page_status_t status;
+    struct stat st;
 
-    if ((st->st_uid != geteuid()) && (geteuid() != 0)) {
+    if (fstat(fd, &st) != 0) {
+        return MRAIL_PAGE_GONE;
+    }
+    if ((st.st_uid != geteuid()) && (geteuid() != 0)) {
         return MRAIL_PAGE_FOREIGN;
     }
-    if (!S_ISREG(st->st_mode) ||
+    if (!S_ISREG(st.st_mode) ||
         (pread(fd, head, sizeof(head), 0) != (ssize_t)sizeof(head)) ||
         (head[0] != MRAIL_CALLS_MAGIC)) {
         return MRAIL_PAGE_BROKEN;
@@ -278,21 +282,29 @@ static mrail_page_status_t calls_read_open(int fd, const struct stat *st,
                : status;
 }
 
+mrail_page_status_t mrail_calls_read_fd(int fd, mrail_calls_t *calls)
+{
+    mrail_calls_t *others = malloc(2 * sizeof(*others));
+    mrail_page_status_t status;
+
+    if (others == NULL) {
+        return MRAIL_PAGE_GONE;
+    }
+    status = calls_read_open(fd, calls, others);
+    free(others);
+    return status;
+}
+
 mrail_page_status_t mrail_calls_read(const char *path, mrail_calls_t *calls)
 {
-    mrail_page_status_t status = MRAIL_PAGE_GONE;
     struct stat st;
     int fd = mrail_tele_file_open(path, &st);
-    mrail_calls_t *others;
+    mrail_page_status_t status;
 
     if (fd < 0) {
         return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
     }
-    others = malloc(2 * sizeof(*others));
-    if (others != NULL) {
-        status = calls_read_open(fd, &st, calls, others);
-        free(others);
-    }
+    status = mrail_calls_read_fd(fd, calls);
     close(fd);
     return status;
 }

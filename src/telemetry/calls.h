@@ -1,8 +1,9 @@
 /*
- * The MPI calls of a process, in a file of their own (file.h): for each
- * communicator, how many collectives of each kind the process has entered and
- * left, and when; and the point-to-point call in which it waits. A reader can
- * thus find the rank that the others wait for.
+ * The MPI calls of a process, in a separate file (file.h). For each
+ * communicator, the file shows how many collectives of each kind the process
+ * has entered and left, and when. It also shows the point-to-point call in
+ * which the process waits. A reader can thus find the rank that the others wait
+ * for.
  *
  * The process writes through a mapping, with a few stores for each call. Times
  * are ticks of the processor's counter, which cost one instruction. A reader
@@ -138,7 +139,7 @@ typedef struct mrail_calls_file {
  * with nothing left behind and file->calls NULL. */
 int mrail_calls_create(mrail_calls_file_t *file, const char *dir, uint64_t id,
                        const char *job, int rank, const char *program);
-/* Removes it when the process ends normally. */
+/* Removes the file when the process ends normally. */
 void mrail_calls_remove(mrail_calls_file_t *file);
 
 /* Returns a place for a communicator, or NULL if all are in use. */
@@ -193,8 +194,8 @@ static inline void mrail_calls_leave(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->left, n, __ATOMIC_RELEASE);
 }
 
-/* Publishes that the process waits in a point-to-point call. The caller omits
- * this for short calls, which are the majority. */
+/* Publishes that the process waits in a point-to-point call. Most waits are
+ * short, and callers do not publish them. */
 void mrail_calls_wait_begin(mrail_calls_t *calls, unsigned kind, int peer,
                             int tag, uint32_t comm);
 /* Ends the wait, and records it if it was long. */
@@ -205,6 +206,9 @@ void mrail_calls_wait_end(mrail_calls_t *calls);
 /* Reads a copy, with all times in ns of CLOCK_MONOTONIC. *calls is valid only
  * for ALIVE and ENDED. */
 mrail_page_status_t mrail_calls_read(const char *path, mrail_calls_t *calls);
+/* The same for a file that is open. It stays readable after the process has
+ * removed it. GONE: there is no memory. */
+mrail_page_status_t mrail_calls_read_fd(int fd, mrail_calls_t *calls);
 
 /* Checks `calls`, a copy that was made after `before` and before `after`, and
  * converts its times: now_ticks and now_ns are the same moment. Pure. Returns

@@ -19,14 +19,14 @@
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * A low rate may be due to the far ends, for example near the end of an exchange,
- * when few peers are left. A low window counts against the rail itself only if
- * several peers had work in flight throughout, and no fewer than those that reached
- * the highest rate before; or if its only peer has reached that rate.
- * MRAIL_TELE_LOW_WINDOWS such windows
- * lower the estimate at once. Others lower it only if no better sample arrives
- * for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities);
- * the rules are mrail's own.
+ * A low rate may be due to the far ends, for example near the end of an
+ * exchange, when few peers are left. A low window counts against the rail
+ * itself only in two cases: several peers had work in flight throughout, and no
+ * fewer than those that reached the highest rate before; or the only peer of
+ * the rail has reached that rate. MRAIL_TELE_LOW_WINDOWS such windows lower the
+ * estimate at once. Others lower it only if no better sample arrives for
+ * MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities); the
+ * rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H

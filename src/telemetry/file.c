@@ -13,13 +13,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The end of a name. */
+/* Suffixes of file names. */
 static const char *const suffixes[] = {
     [MRAIL_TELE_PAGE] = "", [MRAIL_TELE_CALLS] = ".calls"};
 
+#define FILE_PREFIX "mrail-telemetry."
+
 static int file_prefix(char *to, size_t size)
 {
-    return snprintf(to, size, "mrail-telemetry.%u.", (unsigned)geteuid());
+    return snprintf(to, size, FILE_PREFIX "%u.", (unsigned)geteuid());
 }
 
 static mrail_tele_kind_t file_kind(const char *name)
@@ -58,6 +60,31 @@ int mrail_tele_file_is_held(int fd)
     return 0;
 }
 
+/* The lock of readers that ask for records. It is an open file description lock
+ * (fcntl(2)), which is independent of the lock by flock(2). */
+static struct flock file_follow_lock(short type)
+{
+    return (struct flock){.l_type = type,
+                          .l_whence = SEEK_SET,
+                          .l_start = (off_t)1 << 40,
+                          .l_len = 1};
+}
+
+void mrail_tele_file_follow(int fd)
+{
+    struct flock lock = file_follow_lock(F_RDLCK);
+
+    (void)fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+int mrail_tele_file_is_followed(const mrail_tele_file_t *file)
+{
+    struct flock lock = file_follow_lock(F_WRLCK);
+
+    return (fcntl(file->fd, F_OFD_GETLK, &lock) == 0) &&
+           (lock.l_type != F_UNLCK);
+}
+
 static int file_filter(const struct dirent *entry)
 {
     char prefix[64];
@@ -92,6 +119,25 @@ int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
     }
     free(entries);
     return found;
+}
+
+int mrail_tele_file_others(const char *dir)
+{
+    DIR *stream = opendir(dir);
+    const struct dirent *entry;
+    int count = 0;
+
+    if (stream == NULL) {
+        return -errno;
+    }
+    while ((entry = readdir(stream)) != NULL) {
+        count += (strncmp(entry->d_name, FILE_PREFIX,
+                          sizeof(FILE_PREFIX) - 1) == 0) &&
+                 !file_filter(entry) &&
+                 (file_kind(entry->d_name) == MRAIL_TELE_PAGE);
+    }
+    closedir(stream);
+    return count;
 }
 
 typedef struct file_cleaning {

@@ -1,12 +1,15 @@
 /*
  * The files in which a process exports its telemetry: names, locks, and the end
- * of a file. The parts of a file belong to page.h, ring.h and calls.h.
+ * of a file. page.h, ring.h and calls.h describe the parts of a file.
  *
  *   DIR/mrail-telemetry.UID.PID.ID         the telemetry page, and its ring
  *   DIR/mrail-telemetry.UID.PID.ID.calls   the MPI calls
  *
- * A file gets its name once it is locked and complete. It remains if the process
- * is killed. The lock shows whether the process is alive.
+ * A file gets its name once it is locked and complete. It remains if the
+ * process is killed. The lock shows whether the process is alive.
+ *
+ * A second lock, of a byte behind the end, is that of readers which ask for
+ * records. A reader needs no right to write, and cannot leave the lock behind.
  *
  * The file has mode 0400, so that only root can open it for writing. A process
  * that truncated it would end the writer with SIGBUS at its next store to the
@@ -27,12 +30,12 @@
 typedef enum mrail_tele_kind {
     MRAIL_TELE_PAGE,
     MRAIL_TELE_CALLS,
-    MRAIL_TELE_ALL /* for readers: files of every kind */
+    MRAIL_TELE_ALL /* files of all kinds; only readers use this value */
 } mrail_tele_kind_t;
 
 /* ---- writer ---- */
 
-/* A file of this process. The owner serialises. */
+/* A file of this process. The owner must serialise all calls. */
 typedef struct mrail_tele_file {
     int fd;            /* -1 in a child after fork(), which closes the file */
     mrail_list_t list; /* node of the list of open files */
@@ -62,6 +65,9 @@ int mrail_tele_file_map(mrail_tele_file_t *file, size_t offset, size_t size);
 /* Locks the file and gives it its name. Returns 0 or -errno. */
 int mrail_tele_file_export(mrail_tele_file_t *file);
 
+/* Returns 1 if a reader asks for records; see mrail_tele_file_follow(). */
+int mrail_tele_file_is_followed(const mrail_tele_file_t *file);
+
 /* Removes a file that was published, or frees one that was not. */
 void mrail_tele_file_remove(mrail_tele_file_t *file);
 void mrail_tele_file_discard(mrail_tele_file_t *file);
@@ -75,10 +81,18 @@ int mrail_tele_file_open(const char *path, struct stat *st);
 /* Returns 1 if the process of the file still runs. */
 int mrail_tele_file_is_held(int fd);
 
+/* Asks the process of the file for records, until the descriptor is closed or
+ * this process ends. */
+void mrail_tele_file_follow(int fd);
+
 /* Calls `visit` (may be NULL) with the path of each file of this user in `dir`
  * that is of `kind`, sorted by name. Returns their number, or -errno. */
 int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
                          void (*visit)(const char *path, void *arg), void *arg);
+
+/* Returns the number of pages of other users in `dir`, by their names, or
+ * -errno. Does not open them. */
+int mrail_tele_file_others(const char *dir);
 
 /* Removes files of this user whose processes ended abnormally at least
  * min_age_s ago. Returns their number, or -errno. */

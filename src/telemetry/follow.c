@@ -53,6 +53,11 @@ err_close:
     return status;
 }
 
+void mrail_follow_request(const mrail_follow_t *follow)
+{
+    mrail_tele_file_follow(follow->fd);
+}
+
 /* Reads the head, before the records and again after them. The kernel takes and
  * drops a reference to the page of each copy, with full barriers, so the loads
  * of successive calls stay in order. */

@@ -13,7 +13,7 @@
 
 typedef struct mrail_follow {
     int fd;
-    mrail_ring_reader_t reader; /* also counts missed records */
+    mrail_ring_reader_t reader; /* reads the ring, and counts missed records */
 } mrail_follow_t;
 
 /* Opens the ring of the page at `path`. On success, fills in *follow and
@@ -21,6 +21,11 @@ typedef struct mrail_follow {
  * returns the reason, with *follow unchanged. MRAIL_PAGE_NO_RING: the process
  * keeps no records. */
 mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path);
+
+/* Asks the process for records until mrail_follow_close(). A process with
+ * UCX_MRAIL_TELEMETRY_RECORDING=n writes records only while this is so, and
+ * needs up to a second to notice. */
+void mrail_follow_request(const mrail_follow_t *follow);
 
 /* Skips the records that are already in the ring. Returns 0 or -EINVAL. */
 int mrail_follow_skip(mrail_follow_t *follow);

@@ -16,7 +16,7 @@
 
 struct mrail_page_file {
     mrail_tele_file_t file; /* its mapping is the ring */
-    mrail_ring_t ring;      /* as it was initialised */
+    mrail_ring_t ring;      /* its initial state, for mrail_page_ring() */
     union {
         mrail_page_t page;
         char image[sizeof(mrail_page_t)]; /* the page as it is in the file */
@@ -146,6 +146,11 @@ void mrail_page_remove(mrail_page_file_t *file)
 mrail_ring_t mrail_page_ring(const mrail_page_file_t *file)
 {
     return file->ring;
+}
+
+int mrail_page_is_followed(const mrail_page_file_t *file)
+{
+    return mrail_tele_file_is_followed(&file->file);
 }
 
 mrail_page_t *mrail_page_own(mrail_page_file_t *file)
@@ -285,13 +290,17 @@ mrail_page_status_t mrail_page_check(int fd, const struct stat *st,
     return (st->st_size == (off_t)size) ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_BROKEN;
 }
 
-static mrail_page_status_t page_read_open(int fd, const struct stat *st,
-                                          mrail_page_t *page)
+mrail_page_status_t mrail_page_read_fd(int fd, mrail_page_t *page)
 {
     mrail_page_head_t head;
-    mrail_page_status_t status = mrail_page_check(fd, st, &head);
+    mrail_page_status_t status;
+    struct stat st;
     int held, whole = 0;
 
+    if (fstat(fd, &st) != 0) {
+        return MRAIL_PAGE_GONE;
+    }
+    status = mrail_page_check(fd, &st, &head);
     if (status != MRAIL_PAGE_ALIVE) {
         return status;
     }
@@ -310,6 +319,11 @@ static mrail_page_status_t page_read_open(int fd, const struct stat *st,
     return held ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_ENDED;
 }
 
+static mrail_page_status_t page_open_error(void)
+{
+    return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
+}
+
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
 {
     struct stat st;
@@ -317,9 +331,28 @@ mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
     mrail_page_status_t status;
 
     if (fd < 0) {
-        return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
+        return page_open_error();
     }
-    status = page_read_open(fd, &st, page);
+    status = mrail_page_read_fd(fd, page);
+    close(fd);
+    return status;
+}
+
+mrail_page_status_t mrail_page_peek(const char *path, int64_t *changed_s_p)
+{
+    struct stat st;
+    mrail_page_head_t head;
+    int fd = mrail_tele_file_open(path, &st);
+    mrail_page_status_t status;
+
+    if (fd < 0) {
+        return page_open_error();
+    }
+    status = mrail_page_check(fd, &st, &head);
+    if ((status == MRAIL_PAGE_ALIVE) && !mrail_tele_file_is_held(fd)) {
+        status = MRAIL_PAGE_ENDED;
+    }
+    *changed_s_p = st.st_mtime;
     close(fd);
     return status;
 }

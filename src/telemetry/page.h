@@ -32,6 +32,14 @@ typedef struct mrail_page_rail {
     uint32_t num_lanes; /* lanes that are up */
     uint64_t nominal;   /* nominal rate of the port */
     uint64_t bytes;     /* bytes carried by all lanes, including closed ones */
+    /* Sums over all lanes, including closed ones; see mrail_page_lane_t. */
+    uint64_t stalled_ns;
+    uint64_t idle_ns;
+    /* Estimated bandwidth in each direction (capacity.h); 0: unknown. */
+    uint64_t live_out;
+    uint64_t live_in;
+    uint32_t is_down; /* the port is down, or the rail carries nothing */
+    uint32_t reserved;
 } mrail_page_rail_t;
 
 typedef struct mrail_page_lane {
@@ -133,6 +141,10 @@ void mrail_page_remove(mrail_page_file_t *file);
  * all zero if the file has no ring. */
 mrail_ring_t mrail_page_ring(const mrail_page_file_t *file);
 
+/* Returns 1 if a reader asks for records; see mrail_follow_request(). Makes a
+ * system call. */
+int mrail_page_is_followed(const mrail_page_file_t *file);
+
 /* Returns the writer's own copy of the page. The caller may change all but the
  * header and the events, and then calls mrail_page_update(). */
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
@@ -151,11 +163,19 @@ typedef enum mrail_page_status {
     MRAIL_PAGE_OTHER,   /* the file has another version */
     MRAIL_PAGE_BROKEN,  /* truncated, or not a telemetry page */
     MRAIL_PAGE_GONE,    /* the file cannot be opened */
-    MRAIL_PAGE_NO_RING  /* the process keeps no records of its chunks */
+    MRAIL_PAGE_NO_RING, /* the process keeps no records of its chunks */
+    MRAIL_PAGE_STATUSES
 } mrail_page_status_t;
 
 /* Reads a consistent copy. *page is valid only for ALIVE and ENDED. */
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page);
+/* Returns the status of a file without copying the page, and the time of its
+ * last change, CLOCK_REALTIME in seconds. *changed_s_p is valid only for ALIVE
+ * and ENDED. */
+mrail_page_status_t mrail_page_peek(const char *path, int64_t *changed_s_p);
+/* Like mrail_page_read(), for a file that is open. It stays readable after the
+ * process has removed it. */
+mrail_page_status_t mrail_page_read_fd(int fd, mrail_page_t *page);
 /* Returns a message for the user that starts with "it". */
 const char *mrail_page_status_text(mrail_page_status_t status);
 

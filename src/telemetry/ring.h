@@ -1,8 +1,8 @@
 /*
  * The trace ring of a process: one record for each chunk of a PUT or GET, and
- * for each batch of active messages, with the times of post and completion.
- * There are one writer and any number of readers, of which the writer is
- * unaware. Pure: the memory, the times and the copies are arguments.
+ * for each batch of active messages, with the times of post and completion. One
+ * process writes the ring. Any number of processes may read it, and the writer
+ * does not know them. Pure: the memory, the times and the copies are arguments.
  *
  *   header | record 0 | record 1 | ... | record num_records - 1
  *
@@ -127,15 +127,16 @@ static inline uint64_t mrail_ring_tail(uint32_t length, unsigned lane,
 #endif
 }
 
-/* Writes a record with five stores. It neither waits, nor makes a call, nor
- * reads a clock. The caller serialises. On x86, a release store is a plain
- * store. */
+/* Writes a record with five stores. Does not wait, make a system call or read a
+ * clock. The caller must serialise all writes. On x86, a release store is a
+ * plain store. */
 static inline void mrail_ring_write(mrail_ring_t *ring, mrail_ns_t post_ns,
                                     mrail_ns_t done_ns, uint64_t peer,
                                     uint64_t tail)
 {
     mrail_ring_header_t *header = ring->header;
-    uint64_t head = ring->head; /* once: the stores below may alias it */
+    uint64_t head = ring->head; /* read once, because the stores below may
+                                 * alias it */
     uint64_t *words;
 
     if (MRAIL_UNLIKELY(header == NULL)) {

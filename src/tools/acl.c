@@ -1,6 +1,6 @@
 /*
- * mrail acl: switch rules for the segments of source ports, and the check of a
- * rule set. This file handles options and output; src/fabric/acl.h defines the
+ * mrail acl: writes switch rules for the segments of source ports, and checks
+ * rule sets. This file handles options and output; src/fabric/acl.h defines the
  * rules.
  */
 #include "config.h"
@@ -41,55 +41,57 @@ static const mrail_option_t table[] = {
      "uplinks of the switch, 1 to 256 (UCX_MRAIL_UPLINKS, or 8)",
      MRAIL_OPTION_UNSIGNED, FIELD(uplinks), 1, MRAIL_ACL_MAX_UPLINKS, NULL},
     {"--next-hops", "LIST",
-     "address of the far end of each uplink: A,B,... or FIRST+STEP, also "
+     "addresses of the far ends of the uplinks: A,B,..., FIRST+STEP or "
      "FIRST+STEPxN",
      MRAIL_OPTION_TEXT, FIELD(next_hops), 0, 0, NULL},
     {"--uplink-ports", "LIST",
      "ports of the uplinks: swp51,swp52 or swp[51-52]", MRAIL_OPTION_TEXT,
      FIELD(uplink_ports), 0, 0, NULL},
     {"--ports", "LIST",
-     "ports to hosts (on a spine: to leaves) to which the rules apply",
+     "ports to which the rules apply: to hosts on a leaf, to leaves on a spine",
      MRAIL_OPTION_TEXT, FIELD(ports), 0, 0, NULL},
     {"--local", "LIST",
-     "prefixes below this switch, whose packets use no uplink: 10.0.0.0/24",
+     "prefixes below this switch, such as 10.0.0.0/24; packets to them use no "
+     "uplink",
      MRAIL_OPTION_TEXT, FIELD(local), 0, 0, NULL},
-    {"--dscp", "N", "only packets with this DSCP, 0 to 63 (all)",
+    {"--dscp", "N",
+     "apply the rules only to packets with this DSCP, 0 to 63 (all)",
      MRAIL_OPTION_UNSIGNED, FIELD(dscp), 0, 63, NULL},
     {"--on-failure", "fall-through|drop",
-     "packets of an uplink that is down take the ordinary routes, or are "
-     "dropped so that lanes fail over (fall-through)",
+     "if an uplink is down, send its packets over the ordinary routes, or "
+     "drop them so that lanes fail over (fall-through)",
      MRAIL_OPTION_CHOICE, FIELD(failure), 0, 0, NULL},
     {"--leaf-uplinks", "N",
-     "for a spine of three tiers: uplinks of a leaf, while --uplinks are the "
-     "spine's (1: this is a leaf)",
+     "on a spine of a three-tier fabric: number of uplinks of each leaf; "
+     "--uplinks then counts those of the spine (1: this switch is a leaf)",
      MRAIL_OPTION_UNSIGNED, FIELD(leaf_uplinks), 1, MRAIL_ACL_MAX_UPLINKS,
      NULL},
     {"--fabric", "FILE",
-     "uplinks, leaf uplinks and local prefixes from a fabric file: see "
-     "mrail-fabric(5); '-': stdin",
+     "take the uplinks and local prefixes from a fabric file "
+     "(mrail-fabric(5)); '-': stdin",
      MRAIL_OPTION_TEXT, FIELD(fabric), 0, 0, NULL},
-    {"--switch", "NAME", "the leaf or spine in that file", MRAIL_OPTION_TEXT,
-     FIELD(switch_name), 0, 0, NULL},
+    {"--switch", "NAME", "name of the leaf or spine in that file",
+     MRAIL_OPTION_TEXT, FIELD(switch_name), 0, 0, NULL},
     {"--name", "NAME", "prefix of the names of lists and maps (udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
-    {"--undo", NULL, "writes the commands that remove the rules",
+    {"--undo", NULL, "write the commands that remove the rules",
      MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},
     {"--spine-vrf", NULL,
-     "instead of rules: a VRF for each of the --uplinks links from a leaf to this "
-     "spine; --ports in the order of leaves",
+     "instead of rules, write a VRF for each of the --uplinks links between a "
+     "leaf and this spine; --ports lists the ports leaf by leaf",
      MRAIL_OPTION_FLAG, FIELD(spine_vrf), 0, 0, NULL},
     {"--list", NULL,
-     "instead of rules: a table of segments, uplinks and next hops",
+     "instead of rules, print a table of segments, uplinks and next hops",
      MRAIL_OPTION_FLAG, FIELD(list), 0, 0, NULL},
     {"--check", "FILE",
-     "checks that this rule set sends each port to exactly one uplink; "
+     "check that this rule set sends each source port to exactly one uplink; "
      "'-': stdin",
      MRAIL_OPTION_TEXT, FIELD(check), 0, 0, NULL},
-    {"--json", NULL, "one object, for --list and --check", MRAIL_OPTION_FLAG,
-     FIELD(json), 0, 0, NULL},
+    {"--json", NULL, "with --list or --check: print one JSON object",
+     MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {"--as-printed", NULL,
-     "ios: the lists and the route map as the CTCCL paper prints them, which "
-     "a switch reads differently",
+     "ios: write the lists and the route map as the CTCCL paper prints them, "
+     "which a switch reads differently",
      MRAIL_OPTION_FLAG, FIELD(as_printed), 0, 0, NULL},
     {.names = NULL}};
 

@@ -36,8 +36,8 @@ static int add_subnet(const mrail_fabric_t *fabric,
     return 0;
 }
 
-/* Reads a spine. All leaves below it must have the same number of uplinks,
- * because they divide the port range in the same way. Returns 0 or -EINVAL. */
+/* Reads a spine. All leaves below it must have the same number of uplinks, so
+ * that they divide the port range in the same way. Returns 0 or -EINVAL. */
 static int read_spine(const mrail_fabric_t *fabric, uint32_t spine,
                       acl_switch_t *found, char *why, size_t size)
 {

@@ -213,82 +213,81 @@ static const mrail_option_t bench_options[] = {
     {.type = MRAIL_OPTION_HEADING,
      .help = "alltoallv: each rank sends SIZE bytes in total to the others."},
     {"--hotspot", "F,...",
-     "sends the fraction F (0 to 1) to rank + P/2 and the rest in equal parts; "
-     "without it, or with 'uniform', all in equal parts. Several are measured "
-     "one after the other",
+     "send the fraction F (0 to 1) to rank + P/2, and the rest in equal parts "
+     "to the others; 'uniform': send equal parts to all (uniform). Several "
+     "values are measured one after the other",
      MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
     {"--dst", "shift|single|both",
-     "with --hotspot, the receiver of that fraction: shift (rank + P/2), single "
-     "(rank 0), or both, one after the other (shift)",
+     "with --hotspot: send that fraction to rank + P/2 (shift), to rank 0 "
+     "(single), or measure both one after the other (shift)",
      MRAIL_OPTION_CHOICE, FIELD(dst), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING,
      .help = "p2p: rank r of the lower half exchanges messages with rank r + "
              "P/2: half\n  a round trip, then a stream. P must be even."},
     {"--window", "N",
-     "messages in flight in the stream (64); fewer if a window would exceed 256 "
-     "MiB",
+     "messages in flight in the stream (64); at most 256 MiB of them",
      MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
     {"--bidirectional", NULL,
-     "the stream runs in both directions at once; its rate is the sum",
+     "stream in both directions at once, and report the sum of the rates",
      MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING,
-     .help =
-         "moe: a Mixture-of-Experts layer: dispatch of tokens to experts on "
-         "other\n  ranks, the experts, and combine."},
-    {"--tokens", "LIST", "tokens of all ranks together, as --sizes (2k,8k)",
+     .help = "moe: a Mixture-of-Experts layer dispatches tokens to experts on "
+             "other\n  ranks, computes, and combines the results."},
+    {"--tokens", "LIST",
+     "total tokens of all ranks, written like --sizes (2k,8k)",
      MRAIL_OPTION_TEXT, FIELD(tokens), 0, 0, NULL},
     {"--hidden", "N", "elements of 2 bytes in a token (4096)",
      MRAIL_OPTION_UNSIGNED, OPTION(hidden), 1, MAX_COUNT, NULL},
     {"--experts", "N",
-     "experts, a multiple of the number of ranks (one for each rank)",
+     "number of experts, a multiple of the number of ranks (one per rank)",
      MRAIL_OPTION_UNSIGNED, OPTION(experts), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
-    {"--top-k", "N", "experts that process a token (2)", MRAIL_OPTION_UNSIGNED,
-     OPTION(top_k), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
+    {"--top-k", "N", "number of experts that process a token (2)",
+     MRAIL_OPTION_UNSIGNED, OPTION(top_k), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
     {"--skew", "F,...",
-     "probability, 0 to below 1, that a token goes to expert 0 besides the even "
-     "draw; several are measured one after the other (0,0.5,0.9)",
+     "probability, from 0 to below 1, that a token goes to expert 0 before the "
+     "even draw; several values are measured one after the other (0,0.5,0.9)",
      MRAIL_OPTION_TEXT, FIELD(skews), 0, 0, NULL},
     {"--capacity", "F",
-     "an expert drops tokens above F times its even share; 0: none (0)",
+     "let an expert drop tokens above F times its even share; 0: drop none (0)",
      MRAIL_OPTION_CALL, 0, 0, 0, parse_capacity},
     {"--token-ns", "N",
      "nanoseconds that a rank computes for each token (1000)",
      MRAIL_OPTION_UNSIGNED, OPTION(token_ns), 0, 1000000000, NULL},
-    {"--seed", "N", "selects the experts of the tokens (1)",
-     MRAIL_OPTION_UINT64, OPTION(seed), 0, UINT64_MAX, NULL},
+    {"--seed", "N", "seed of the draw of experts (1)", MRAIL_OPTION_UINT64,
+     OPTION(seed), 0, UINT64_MAX, NULL},
     /* in the order of mrail_bench_plan_t */
     {"--plan", "both|yes|no",
-     "whether exchanges may be planned; both: each step is measured with and "
-     "without, one directly after the other (both)",
+     "allow plans or not; both: measure each step with and without a plan, "
+     "one directly after the other (both)",
      MRAIL_OPTION_CHOICE, OPTION(plan), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING, .help = "All:"},
     {"--sizes", "LIST",
-     "alltoallv, p2p: bytes, comma-separated, with k, m or g (KiB, MiB, GiB); FIRST:LAST:FACTOR "
-     "is a range: 1:64m:2",
+     "alltoallv, p2p: comma-separated sizes in bytes, with k, m or g (KiB, "
+     "MiB, GiB); FIRST:LAST:FACTOR is a range, such as 1:64m:2",
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
     /* in the order of mrail_bench_memory_t */
     {"--memory", "host|device|managed",
-     "memory of the buffers (host); device and managed use the GPU with the "
-     "rank's number on its node",
+     "place the buffers in this memory (host); device and managed use the GPU "
+     "whose number is that of the rank on its node",
      MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
-    {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
-     OPTION(iterations), 1, MAX_COUNT, NULL},
+    {"--iterations", "N", "number of timed iterations (10)",
+     MRAIL_OPTION_UNSIGNED, OPTION(iterations), 1, MAX_COUNT, NULL},
     {"--small-iterations", "N",
-     "timed iterations for sizes up to 8 KiB, whose times vary more (as "
-     "--iterations)",
+     "number of timed iterations for sizes up to 8 KiB, whose times vary more "
+     "(same as --iterations)",
      MRAIL_OPTION_UNSIGNED, OPTION(small_iterations), 1, MAX_COUNT, NULL},
-    {"--warmup", "N", "iterations before the timed ones, at least (2)",
+    {"--warmup", "N", "minimum number of iterations before the timed ones (2)",
      MRAIL_OPTION_UNSIGNED, OPTION(warmup), 0, MAX_COUNT, NULL},
     {"--warmup-time", "SECONDS",
-     "time of the iterations before the timed ones, at least (0.5; 0 with "
+     "minimum time of the iterations before the timed ones (0.5; 0 with "
      "--warmup, with --explain and for moe)",
      MRAIL_OPTION_SECONDS, OPTION(warmup_s), 0, 3600000, NULL},
     {"-np|--np|-n|--n|-c", "N", "number of ranks to start",
      MRAIL_OPTION_UNSIGNED, FIELD(np), 1, 1000000, NULL},
-    {"--json", NULL, "one object per size, on one line each", MRAIL_OPTION_FLAG,
-     OPTION(json), 0, 0, NULL},
+    {"--json", NULL, "print one JSON object per size, each on a line",
+     MRAIL_OPTION_FLAG, OPTION(json), 0, 0, NULL},
     {"--explain", NULL,
-     "prints coll/mrail's forecast for each MPI_Alltoallv, whether it executes "
+     "print coll/mrail's forecast for each MPI_Alltoallv, whether it executes "
      "a plan, and the bytes of each link",
      MRAIL_OPTION_FLAG, OPTION(explain), 0, 0, NULL},
     {"--self-test-corrupt", NULL, NULL, MRAIL_OPTION_FLAG, OPTION(corrupt), 0,
@@ -302,9 +301,9 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Times MPI and checks every byte of every iteration, outside the timed\n"
-        "part. Run options are those of mrail run, and thus of mpirun. Under mpirun,\n"
-        "mrail run or srun, this is one of the ranks.\n",
+        "Times MPI operations, and checks every byte of every iteration outside\n"
+        "the timed part. RUN OPTION is any option of mrail run, and thus of mpirun.\n"
+        "Under mpirun, mrail run or srun, this process is one of the ranks.\n",
     .options = bench_options,
     .epilog = "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n",
     .other = take_for_run,

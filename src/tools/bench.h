@@ -33,9 +33,10 @@ typedef struct mrail_bench_options {
     unsigned iterations;
     /* for sizes up to MRAIL_BENCH_SMALL; 0: `iterations` */
     unsigned small_iterations;
-    /* iterations before the timed ones, at least; MRAIL_BENCH_AUTO: 2 */
+    /* minimum number of iterations before the timed ones; MRAIL_BENCH_AUTO:
+     * 2 */
     unsigned warmup;
-    /* time of these iterations in seconds, at least; negative: chosen by
+    /* minimum time of these iterations in seconds; negative: it depends on
      * `warmup` and `explain` */
     double warmup_s;
     /* alltoallv: the skews to measure, one after the other */
@@ -60,8 +61,8 @@ typedef struct mrail_bench_options {
 } mrail_bench_options_t;
 
 /* Returns 1 if another iteration must precede the timed ones. `done` iterations
- * took `warm_s` seconds together. All ranks get the same result if they pass the
- * same values. */
+ * took `warm_s` seconds together. All ranks get the same result if they pass
+ * the same values. */
 static inline int mrail_bench_is_cold(const mrail_bench_options_t *options,
                                       unsigned done, double warm_s)
 {

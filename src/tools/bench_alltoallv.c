@@ -146,7 +146,8 @@ typedef struct coll_fractions {
     double overhead;
 } coll_fractions_t;
 
-/* Collective. The result is valid only on rank 0. */
+/* Returns the fractions of the measured calls. All ranks must call it. The
+ * result is valid only on rank 0. */
 static coll_fractions_t
 fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
              const mrail_bench_coll_t *coll,
@@ -175,8 +176,9 @@ fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
             (result->wall_s > 0) ? all[3] / (result->wall_s * ex->ranks) : 0};
 }
 
-/* Returns the bytes that the rails of all ranks were given and have carried
- * since `before`. Collective. The result is valid only on rank 0. */
+/* Returns the bytes that plans have assigned to the rails of all ranks, and the
+ * bytes that the rails have carried, since `before`. All ranks must call it,
+ * and the result is valid only on rank 0. */
 static mrail_bench_coll_rails_t
 rails_since(const mrail_bench_coll_t *coll,
             const mrail_bench_coll_rails_t *before)
@@ -234,7 +236,8 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
  * sends nothing to itself. */
 typedef struct figures {
     double median_s, p50_s, p99_s, best_s, worst_s;
-    double bytes_per_s, bus_bytes_per_s; /* of all ranks; of one rank */
+    double bytes_per_s;     /* all ranks together */
+    double bus_bytes_per_s; /* one rank */
 } figures_t;
 
 static figures_t figures_of(mrail_bench_result_t *result, int ranks,

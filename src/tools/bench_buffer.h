@@ -1,8 +1,9 @@
 /*
- * Buffers for MPI in host or device memory, filled with bytes that a seed
- * selects, and checked. The GPU does both in device memory, if it accepts the
- * kernels of src/kernels. Otherwise the bytes are copied to and from the host.
- * Functions exit with a message if they fail, and mpirun ends the other ranks.
+ * Buffers for MPI in host or device memory. Functions fill them with bytes that
+ * a seed selects, and check them. The GPU fills and checks device memory if it
+ * accepts the kernels of src/kernels. Otherwise, the bytes are copied to and
+ * from the host. Functions exit with a message if they fail, and mpirun ends
+ * the other ranks.
  */
 #ifndef MRAIL_TOOLS_BENCH_BUFFER_H
 #define MRAIL_TOOLS_BENCH_BUFFER_H
@@ -27,8 +28,8 @@ void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer);
 /* Fills a range with the bytes of mrail_bench_fill(), and waits for it. */
 void mrail_bench_buffer_fill(const mrail_bench_buffer_t *buffer, size_t offset,
                              size_t length, uint64_t seed);
-/* Returns the offset in the range of its first wrong byte, or `length` if there
- * is none. */
+/* Returns the offset of the first wrong byte from the start of the range, or
+ * `length` if there is none. */
 size_t mrail_bench_buffer_check(const mrail_bench_buffer_t *buffer,
                                 size_t offset, size_t length, uint64_t seed);
 

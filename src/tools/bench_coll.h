@@ -22,15 +22,16 @@ typedef enum mrail_bench_coll_counter {
     MRAIL_BENCH_COLL_UNCHANGED_CALLS, /* CALLS whose records had not changed */
     /* nonblocking calls that coll/mrail handled itself */
     MRAIL_BENCH_COLL_NONBLOCKING_CALLS,
-    MRAIL_BENCH_COLL_PEER_BYTES, /* copied between GPUs of a node */
-    /* messages from and to device memory, through host memory */
+    MRAIL_BENCH_COLL_PEER_BYTES, /* bytes copied between GPUs of a node */
+    /* bytes of messages that move between device memories through host
+     * memory */
     MRAIL_BENCH_COLL_STAGED_BYTES,
     MRAIL_BENCH_COLL_NUM
 } mrail_bench_coll_counter_t;
 
 #define MRAIL_BENCH_COLL_RAILS 16
 
-/* Bytes of RDMA READs, by rail of this process. */
+/* Bytes of RDMA READs over each rail of this process. */
 typedef struct mrail_bench_coll_rails {
     uint64_t planned[MRAIL_BENCH_COLL_RAILS];
     uint64_t carried[MRAIL_BENCH_COLL_RAILS];
@@ -66,10 +67,10 @@ void mrail_bench_coll_close(mrail_bench_coll_t *coll);
 /* Reads all counters, or zeros if the component is not loaded. */
 void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
                            uint64_t values[MRAIL_BENCH_COLL_NUM]);
-/* The same for the counters of each rail. */
+/* Like mrail_bench_coll_read(), for the counters of each rail. */
 void mrail_bench_coll_read_rails(const mrail_bench_coll_t *coll,
                                  mrail_bench_coll_rails_t *rails);
-/* The same for the counters of each uplink. */
+/* Like mrail_bench_coll_read(), for the counters of each uplink. */
 void mrail_bench_coll_read_uplinks(const mrail_bench_coll_t *coll,
                                    mrail_bench_coll_uplinks_t *uplinks);
 

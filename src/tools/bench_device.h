@@ -7,14 +7,15 @@
 
 #include <stddef.h>
 
-/* Uses one of the GPUs that this process sees, by the number of the rank on its
- * node. Its context becomes that of the calling thread. */
+/* Selects one of the GPUs that this process sees, according to the number of
+ * this rank on its node. Its context becomes that of the calling thread. */
 void mrail_bench_device_open(void);
 
 typedef enum mrail_bench_memory {
     MRAIL_BENCH_HOST,
     MRAIL_BENCH_DEVICE, /* the CPU cannot touch it */
-    /* the driver moves it; neither NICs nor other processes can access it */
+    /* the driver moves its pages; neither NICs nor other processes can access
+     * it */
     MRAIL_BENCH_MANAGED,
 } mrail_bench_memory_t;
 
@@ -22,7 +23,8 @@ typedef enum mrail_bench_memory {
 void *mrail_bench_device_allocate(size_t size, mrail_bench_memory_t memory);
 void mrail_bench_device_free(void *memory);
 
-/* Copies between host and device memory, or within either, and waits. */
+/* Copies `size` bytes. Each address may be in host or device memory. Returns
+ * when the copy is complete. */
 void mrail_bench_device_copy(void *to, const void *from, size_t size);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define THREADS 256
 #define MAX_BLOCKS 16u
-#define BLOCK_BYTES 65536u /* fewer bytes do not need another block */
+#define BLOCK_BYTES 65536u /* minimum number of bytes per block */
 
 typedef struct kernels {
     __typeof__(cuModuleLoadData) *load;
@@ -67,7 +67,7 @@ int mrail_bench_kernels_open(void)
           "verify");
     kernels.wrong =
         mrail_bench_device_allocate(sizeof(*kernels.wrong), MRAIL_BENCH_DEVICE);
-    (void)mrail_bench_kernels_wrong(); /* to 0 */
+    (void)mrail_bench_kernels_wrong(); /* sets the number to 0 */
     return 1;
 }
 

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns 1 if the driver accepts the kernels. Real drivers do not, because they
- * need PTX. */
+/* Returns 1 if the driver accepts the kernels. Real drivers do not, because
+ * they need PTX. */
 int mrail_bench_kernels_open(void);
 
 /* Fills device memory with the bytes of mrail_bench_fill(), and waits. */
@@ -19,9 +19,10 @@ void mrail_bench_kernels_fill(void *memory, size_t size, uint64_t seed);
 uint64_t mrail_bench_kernels_verify(const void *memory, size_t size,
                                     uint64_t seed);
 
-/* The same in a stream, without waiting. All kernels of the process add the
- * wrong bytes to one number, which _wrong returns and sets to 0. Synchronise the
- * streams first. */
+/* Like the functions above, but in a stream and without waiting. All kernels of
+ * the process add the number of wrong bytes to one sum, which
+ * mrail_bench_kernels_wrong() returns and resets. Synchronise the streams
+ * first. */
 void mrail_bench_kernels_start_fill(void *stream, void *memory, size_t size,
                                     uint64_t seed);
 void mrail_bench_kernels_start_verify(void *stream, const void *memory,

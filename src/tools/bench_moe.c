@@ -1,11 +1,12 @@
 /*
  * The communication of a Mixture-of-Experts layer with expert parallelism:
- * dispatch (MPI_Alltoallv to the ranks of the experts), the experts, which a
- * timed wait stands for, and combine (MPI_Alltoallv back). Source: NIMBLE, V-D.
+ * dispatch (MPI_Alltoallv to the ranks of the experts) and combine
+ * (MPI_Alltoallv back). A timed wait between them replaces the computation of
+ * the experts. Source: NIMBLE, V-D.
  *
- * Each step has a routing of its own. It runs on a communicator that may be
- * planned and on one that refuses plans, one directly after the other, so that
- * other work on the machine disturbs both alike.
+ * Each step has its own routing. It runs on a communicator whose exchanges may
+ * be planned, and directly before or after on a communicator that refuses
+ * plans, so that other work on the machine disturbs both equally.
  */
 #include "config.h"
 #include "tools/bench_moe.h"
@@ -296,7 +297,7 @@ static void mode_end(mrail_moe_mode_t *mode)
     }
 }
 
-/* Adds up what the ranks have counted. */
+/* Adds up the counts of all ranks. */
 static void sum_up(mrail_moe_run_t *run)
 {
     int ok;

@@ -30,7 +30,7 @@ typedef struct mrail_moe_layer {
     mrail_moe_t moe;
     int ranks, rank;
     size_t token_bytes;
-    uint64_t *copies, *load; /* of mrail_moe_route() */
+    uint64_t *copies, *load; /* results of mrail_moe_route() */
     MPI_Datatype token;
     /* Dispatch goes from `owners` of tokens to `experts`, and combine back. */
     mrail_moe_side_t owners, experts;
@@ -39,9 +39,11 @@ typedef struct mrail_moe_layer {
 /* Measurements of one mode. */
 typedef struct mrail_moe_mode {
     MPI_Comm comm;
-    double *times_s[MRAIL_MOE_NUM_PHASES];  /* of the slowest rank, by step */
-    double *rates[MRAIL_MOE_NUM_EXCHANGES]; /* bytes/s of all ranks, by step */
-    double bytes, planned_bytes, relayed_bytes; /* of all ranks */
+    double *times_s[MRAIL_MOE_NUM_PHASES];  /* times of the slowest rank, by
+                                             * step */
+    double *rates[MRAIL_MOE_NUM_EXCHANGES]; /* bytes/s of all ranks together,
+                                             * by step */
+    double bytes, planned_bytes, relayed_bytes; /* sums over all ranks */
     int is_used;
 } mrail_moe_mode_t;
 
@@ -50,7 +52,7 @@ typedef struct mrail_moe_run {
     mrail_bench_coll_t coll;
     mrail_moe_layer_t layer;
     mrail_moe_mode_t modes[MRAIL_MOE_NUM_MODES];
-    unsigned num_steps;      /* timed */
+    unsigned num_steps;      /* number of timed steps */
     double dropped, hottest; /* fractions of all copies; sums over steps */
     int data_ok;
 } mrail_moe_run_t;

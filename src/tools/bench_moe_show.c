@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Figures of a mode for the table and the JSON object. Speed-ups are medians over
- * the steps, of the time without a plan over the time with one. */
+/* Figures of a mode for the table and the JSON object. Speed-ups are medians
+ * over the steps, of the time without a plan over the time with one. */
 typedef struct figures {
     double phases_s[MRAIL_MOE_NUM_PHASES], rates[MRAIL_MOE_NUM_EXCHANGES];
     double planned, relayed;               /* fractions; negative: unknown */
@@ -32,7 +32,8 @@ static double median_speedup(const mrail_moe_run_t *run, int phase)
     return median;
 }
 
-/* Sorts the times of the mode. Speed-ups must be known before. */
+/* Sorts the times of the mode. Call it only after the speed-ups were
+ * computed. */
 static void figures_set(const mrail_moe_run_t *run, int which,
                         figures_t *figures)
 {

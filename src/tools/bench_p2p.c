@@ -1,9 +1,9 @@
 /*
  * Times and checks messages between pairs of ranks: rank r of the lower half
- * and rank r + P/2. Two values are measured for each size. Latency is half a
- * round trip of one message in a ping-pong over distinct buffers. Bandwidth is
- * that of a stream with a window of messages in flight, in one direction or
- * both.
+ * and rank r + P/2. Two values are measured for each size. The latency is half
+ * the round trip of one message in a ping-pong over distinct buffers. The
+ * bandwidth is measured for a stream with a window of messages in flight, in
+ * one direction or both.
  */
 #include "config.h"
 #include "tools/bench.h"
@@ -218,7 +218,7 @@ typedef struct figures {
     double p50_s, p99_s; /* over the individual half round trips of all pairs */
 } figures_t;
 
-/* Collective. The percentiles are valid only on rank 0. */
+/* All ranks must call it. The percentiles are valid only on rank 0. */
 static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
                         figures_t *figures)
 {
@@ -347,8 +347,8 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
     return !(figures.latency.data_ok && figures.bandwidth.data_ok);
 }
 
-/* Without CUDA support, UCX takes device memory for host memory, and the ranks
- * crash. */
+/* Without CUDA support, UCX mistakes device memory for host memory, and the
+ * ranks crash. */
 static int moves_device_memory(void)
 {
     const char *tls = getenv("UCX_TLS");

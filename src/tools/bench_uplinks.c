@@ -20,7 +20,7 @@
 typedef struct link {
     char name[2 * NAME_MAX_BYTES];
     char lower[NAME_MAX_BYTES], upper[NAME_MAX_BYTES];
-    unsigned port; /* of `lower` */
+    unsigned port; /* port of `lower` */
     double up, down;
 } link_t;
 
@@ -47,8 +47,8 @@ static double data_bytes(unsigned long long bytes, unsigned long long packets)
     return MRAIL_MAX((double)bytes - PACKET_BYTES * (double)packets, 0.0);
 }
 
-/* Reads "LOWER-UPPER.K LOWER:PORT up RATE BYTES PACKETS DROPS USE BYTES PACKETS".
- * Returns 1 if the line is a link. */
+/* Reads "LOWER-UPPER.K LOWER:PORT up RATE BYTES PACKETS DROPS USE BYTES
+ * PACKETS". Returns 1 if the line is a link. */
 static int link_parse(const char *line, link_t *link)
 {
     unsigned long long up[2], down[2];

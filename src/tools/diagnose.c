@@ -64,20 +64,20 @@ static int diagnose_run(const diagnose_t *diagnose)
 #define FIELD(_name) offsetof(diagnose_t, _name)
 
 static const mrail_option_t options[] = {
-    {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
+    {"--job", "NAME", "show only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
     {"--wait", "TIME",
-     "how long a rank may wait for another one before the other is suspected, "
-     "0.1 to 3600 seconds (2)",
+     "suspect a rank if another one has waited for it for this time, 0.1 to "
+     "3600 seconds (2)",
      MRAIL_OPTION_SECONDS, FIELD(patience_s), 100, 3600000, NULL},
     {"--sample", "TIME",
      "time between the two samples of processes and calls, 0.1 to 60 seconds "
      "(0.7)",
      MRAIL_OPTION_SECONDS, FIELD(sample_s), 100, 60000, NULL},
-    {"--json", NULL, "an object for each job", MRAIL_OPTION_FLAG, FIELD(json),
-     0, 0, NULL},
+    {"--json", NULL, "print a JSON object for each job", MRAIL_OPTION_FLAG,
+     FIELD(json), 0, 0, NULL},
     {"--dir", "DIR",
-     "directory of the telemetry, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {.names = NULL}};
@@ -89,14 +89,14 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Says what delays the jobs of this user on this machine: a rank that ended,\n"
-        "is stopped, or makes its MPI calls in another order; a rail or a path; too\n"
-        "few cores; or a rank that computes while others wait. It shows the evidence,\n"
-        "and for each rank:\n"
+        "Reports what delays the jobs of this user on this machine: a rank that\n"
+        "ended, is stopped, or makes its MPI calls in another order; a rail or a\n"
+        "path; too few cores; or a rank that computes while others wait. It shows\n"
+        "the evidence and, for each rank:\n"
         "\n"
-        "  STATE    of its process, as in ps      RUNS, WAITS  part of the time in\n"
-        "  CALLS    collectives entered           which it had a core, or waited for\n"
-        "  IN       the MPI call that it is in    one; above 100 % with threads\n"
+        "  STATE    state of its process (ps)     RUNS, WAITS  share of time in which\n"
+        "  CALLS    collectives entered           it had a core, or waited for one;\n"
+        "  IN       current MPI call              above 100 % with several threads\n"
         "  COMP MS  time between two collectives: the median, and the longest\n",
     .options = options,
     .epilog = "Exit status: 0 done, 1 no process, or failure, 2 usage.\n"};

@@ -1,5 +1,5 @@
 /*
- * mrail diagnose: the rank, rail or path that delays a job.
+ * mrail diagnose: finds the rank, rail or path that delays a job.
  *
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc
@@ -24,10 +24,10 @@
 typedef struct diagnose_rail {
     char name[48];    /* such as "mlx5_0:1" */
     uint64_t nominal; /* bytes per second of the port; 0: unknown */
-    uint64_t bytes;   /* of chunks */
+    uint64_t bytes;   /* bytes of completed chunks */
     uint64_t busy_ns; /* time in which at least one chunk was outstanding */
     uint64_t chunks;
-    int is_down; /* the port reported an error, and nothing since */
+    int is_down; /* the last event of the port was an error */
 } diagnose_rail_t;
 
 /* A path that is retired. */
@@ -45,14 +45,14 @@ typedef struct diagnose_rank {
     int rank;
     unsigned pid;
     int alive;
-    char state; /* of the process, as in proc_pid_stat(5); '?': unknown */
-    /* Shares of the sample in which its threads ran, and in which they waited
-     * for a core; below 0: unknown. */
+    char state; /* state of the process, as in proc_pid_stat(5); '?': unknown */
+    /* Fractions of the sample time for which its threads ran, and waited for a
+     * core; below 0: unknown. */
     double run, delay;
     uint64_t last_ns; /* last update */
     /* Two samples of the calls; NULL: unknown. */
     const mrail_calls_t *calls, *earlier;
-    uint64_t id; /* of this process, as a peer; 0: unknown */
+    uint64_t id; /* peer id of this process; 0: unknown */
     diagnose_rail_t rails[MRAIL_PAGE_RAILS];
     unsigned num_rails;
     diagnose_path_t paths[DIAGNOSE_PATHS];
@@ -65,12 +65,12 @@ typedef struct diagnose_snapshot {
     unsigned num_ranks;
     uint64_t now_ns;
     uint64_t sample_ns;   /* time between the two samples */
-    uint64_t patience_ns; /* shorter waits are no reason to suspect */
+    uint64_t patience_ns; /* shorter waits are not suspicious */
 } diagnose_snapshot_t;
 
 /* ---- findings ---- */
 
-/* In the order of importance. */
+/* Causes in descending order of importance. */
 typedef enum diagnose_cause {
     DIAGNOSE_ENDED,
     DIAGNOSE_STOPPED,
@@ -84,7 +84,7 @@ typedef enum diagnose_cause {
 } diagnose_cause_t;
 
 typedef struct diagnose_cause_text {
-    const char *name;    /* for JSON */
+    const char *name;    /* name in JSON */
     const char *culprit; /* "compute", "rank", "rail" or "path" */
     const char *text;    /* completes "rank 3 ..." or "rail mlx5_0:1 ..." */
 } diagnose_cause_text_t;
@@ -158,8 +158,8 @@ diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm);
 void diagnose_fill_rails(const char *command, const char *path,
                          const mrail_page_t *page, diagnose_rank_t *rank);
 
-/* Reads the processes of this user in `dir`, with two samples that are sample_ns
- * apart. Exits with a message if memory runs out. */
+/* Reads the processes of this user in `dir`, with two samples that are
+ * sample_ns apart. Exits with a message if memory runs out. */
 typedef struct diagnose_reading diagnose_reading_t;
 diagnose_reading_t *diagnose_read(const char *command, const char *dir,
                                   uint64_t sample_ns);

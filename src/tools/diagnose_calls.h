@@ -10,7 +10,7 @@ typedef struct diagnose_member {
     const mrail_calls_comm_t *comm, *earlier; /* earlier: may be NULL */
 } diagnose_member_t;
 
-/* The members of one communicator that this machine shows. */
+/* The members of one communicator that run on this machine. */
 typedef struct diagnose_group {
     const diagnose_member_t *members;
     unsigned count;
@@ -20,7 +20,7 @@ typedef struct diagnose_check {
     const diagnose_snapshot_t *snapshot;
     diagnose_report_t *report;
     uint64_t now_ns;
-    int lives; /* a process of the job runs */
+    int lives; /* 1: some process of the job is running */
 } diagnose_check_t;
 
 static inline double diagnose_seconds(uint64_t from_ns, uint64_t to_ns)
@@ -38,7 +38,7 @@ static inline const char *diagnose_comm_name(const mrail_calls_comm_t *comm)
     return (comm->name[0] != '\0') ? comm->name : "a communicator";
 }
 
-/* Returns a communicator in which the rank is, or NULL. */
+/* Returns a communicator in whose collective the rank is, or NULL. */
 const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls);
 
 /* Adds a finding that a rank runs outside MPI. `why` says who waits for it. If

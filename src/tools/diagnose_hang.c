@@ -50,7 +50,7 @@ static void list_ranks(char *text, size_t size, const int *ranks,
 
 typedef struct hang {
     const mrail_calls_record_t *record; /* the call in which ranks wait */
-    uint64_t number;                    /* of that call */
+    uint64_t number;                    /* number of that call */
     uint64_t since;
     const diagnose_member_t *first; /* the rank that has waited longest */
     unsigned num_waiting;
@@ -91,8 +91,8 @@ static int find_hang(const diagnose_check_t *check,
     return count != 0;
 }
 
-/* Adds a finding about a rank that has not entered the call. Returns 0 if it waits
- * elsewhere. */
+/* Adds a finding about a rank that has not entered the call. Returns 0 if it
+ * waits elsewhere. */
 static int check_absent(const diagnose_check_t *check,
                         const diagnose_member_t *member, const hang_t *hang)
 {
@@ -101,7 +101,7 @@ static int check_absent(const diagnose_check_t *check,
 
     if ((check->lives && !rank->alive) || (rank->state == 'T') ||
         (rank->state == 't')) {
-        return 1; /* has a finding already */
+        return 1; /* the rank has a finding already */
     }
     if ((diagnose_inside_of(rank->calls) != NULL) ||
         mrail_calls_is_waiting(rank->calls)) {

@@ -80,7 +80,7 @@ static uint64_t computed_by_others(const diagnose_group_t *group, unsigned self,
     return room[count / 2];
 }
 
-/* The range of calls of which all members still have records. */
+/* The range of calls for which all members still have records. */
 typedef struct window {
     uint64_t from, to;
     uint64_t length_ns;
@@ -167,7 +167,7 @@ typedef struct late {
     uint64_t calls;
 } late_t;
 
-/* Returns the share of time that the others waited for a core, the median. */
+/* Returns the median share of time for which the others waited for a core. */
 static double delay_of_others(const diagnose_group_t *group, unsigned self)
 {
     double shares[MRAIL_CALLS_RECORDS];
@@ -202,7 +202,8 @@ static void add_late(const diagnose_check_t *check,
     int works = has_more_work(group, self, &late);
 
     if (!works && !diagnose_is_starved(check->snapshot, member->rank)) {
-        return; /* too few cores, of which the ranks get unequal shares */
+        return; /* there are too few cores, and the ranks get unequal shares
+                 * of them */
     }
     diagnose_add(
         check->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
@@ -218,8 +219,8 @@ static void add_late(const diagnose_check_t *check,
         100 * diagnose_delay_share(member->rank));
 }
 
-/* Used if calls are so frequent that the records cover too short a time.
- * Instead, compares the sums of two samples. */
+/* Compares the sums of two samples. This is necessary if calls are so frequent
+ * that the records cover too short a time. */
 static void check_late_by_sums(const diagnose_check_t *check,
                                const diagnose_group_t *group, unsigned self,
                                uint64_t *room)

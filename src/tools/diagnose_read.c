@@ -17,7 +17,7 @@ typedef struct threads {
 } threads_t;
 
 typedef struct process {
-    char path[MRAIL_TELE_PATH]; /* of the page; "": none */
+    char path[MRAIL_TELE_PATH]; /* path of the page; "": none */
     mrail_page_t *page;         /* NULL: none */
     mrail_calls_t *calls, *earlier;
     int alive;
@@ -29,7 +29,8 @@ struct diagnose_reading {
     process_t *processes;
     unsigned num_processes;
     uint64_t sample_ns, now_ns;
-    diagnose_rank_t *ranks; /* of the last job that diagnose_job() returned */
+    diagnose_rank_t *ranks; /* ranks of the last job that diagnose_job()
+                             * returned */
 };
 
 static void *allocate(const diagnose_reading_t *reading, size_t size)

@@ -39,8 +39,8 @@ int mrail_gpus_have_pairs(const mrail_gpus_options_t *options);
 int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
                      size_t size);
 
-/* Rows of an option table. The arguments are the type of the target and the
- * name of its member of type mrail_gpus_options_t. */
+/* Expands to the rows of an option table. The arguments are the type of the
+ * target and the name of its member of type mrail_gpus_options_t. */
 #define MRAIL_GPUS_OPTIONS(_type, _member)                                     \
     {"--gpus",                                                                 \
      "N",                                                                      \

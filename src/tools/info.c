@@ -17,23 +17,25 @@ typedef struct info_options {
 
 static const mrail_option_t info_options[] = {
     {"--config", NULL,
-     "the parameters of the transport (UCX_MRAIL_*): value, default, meaning",
+     "show the parameters of the transport (UCX_MRAIL_*): value, default, "
+     "meaning",
      MRAIL_OPTION_FLAG, FIELD(config), 0, 0, NULL},
     {"--memory", NULL,
-     "runs a job and shows the memory of the transport in each rank: buffers, "
+     "run a job and show the memory of the transport in each rank: buffers, "
      "queues, tables. Options of mrail run select the job (-np 32 --soft 2x4)",
      MRAIL_OPTION_FLAG, FIELD(memory), 0, 0, NULL},
     {"--events", NULL,
-     "the events of the rails of this user's processes on this machine, "
+     "show the rail events of this user's processes on this machine, "
      "including processes that were killed",
      MRAIL_OPTION_FLAG, FIELD(events), 0, 0, NULL},
     {"--dir", "DIR",
-     "with --events: the directory of the telemetry pages instead of "
+     "with --events: directory of the telemetry pages, instead of "
      "UCX_MRAIL_TELEMETRY_DIR (/dev/shm)",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
-    {"--job", "NAME", "with --events: only the processes of this job",
+    {"--job", "NAME", "with --events: show only the processes of this job",
      MRAIL_OPTION_TEXT, FIELD(job), 0, 0, NULL},
-    {"--json", NULL, "one object", MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
+    {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG, FIELD(json), 0,
+     0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {

@@ -13,7 +13,7 @@
 typedef struct gpu {
     const mrail_cuda_device_t *device;
     mrail_cuda_access_t access;
-    const char *reason; /* why not by dma-buf, or "" */
+    const char *reason; /* why dma-buf is not used, or "" */
     char rails[256];    /* the nearest, "mlx5_0:1, mlx5_1:1"; empty: unknown */
 } gpu_t;
 

@@ -1,6 +1,6 @@
 /*
- * mrail lab: options of the command. lab_command.h describes the lab, and
- * lab_run.c creates it.
+ * mrail lab: parses the options. lab_command.h describes the lab, and lab_run.c
+ * creates it.
  */
 #include "config.h"
 #include "tools/lab_command.h"
@@ -27,16 +27,15 @@ typedef struct options {
 
 static const mrail_option_t table[] = {
     {"--routing", "ecmp|rules|rules-drop",
-     "choice of uplinks: a hash of the packet headers; the segment of the "
-     "source port (mrail acl); or the segment, with packets dropped if its "
-     "uplink is down (ecmp)",
+     "choose uplinks by a hash of the packet headers (ecmp), or by the segment "
+     "of the source port, as with mrail acl (rules); rules-drop also drops "
+     "packets whose uplink is down (ecmp)",
      MRAIL_OPTION_CHOICE, FIELD(routing), 0, 0, NULL},
-    {"--queue", "SIZE",
-     "queue at each end of a link, for packets that wait for its rate (64m)",
+    {"--queue", "SIZE", "size of the queue at each end of a link (64m)",
      MRAIL_OPTION_SIZE, FIELD(queue), 1, MAX_QUEUE, NULL},
     {"--seed", "N", "seed of the hashes, which differ between switches (1)",
      MRAIL_OPTION_UINT64, FIELD(seed), 0, UINT64_MAX, NULL},
-    {"--quiet", NULL, "no advice and no counters on standard error",
+    {"--quiet", NULL, "print no advice and no counters to standard error",
      MRAIL_OPTION_FLAG, FIELD(quiet), 0, 0, NULL},
     {.names = NULL}};
 

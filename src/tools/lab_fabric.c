@@ -1,5 +1,5 @@
-/* The state of the links of a lab, and the names and addresses of its nodes,
- * links and interfaces. Pure. */
+/* The state of a lab's links, and the names and addresses of its nodes, links
+ * and interfaces. The functions are pure. */
 #include "config.h"
 #include "tools/lab_command.h"
 

@@ -1,6 +1,6 @@
 /*
- * Routes and port rules of the lab's switches, as text. fabric/route.h has the
- * choices that they make, and test/property/test_lab_paths.c compares the two.
+ * Routes and port rules of the lab's switches, as text. fabric/route.h computes
+ * the same choices, and test/property/test_lab_paths.c compares both.
  *
  * Each switch has one route to the subnet of each leaf, as a routing protocol
  * would compute it. Port rules are added to these routes. Upwards, they come
@@ -17,9 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROTOCOL_ROUTES 145  /* routes and rules that this file adds */
-#define PRIORITY_AROUND 4600 /* rules that bypass an uplink without a path */
-#define PRIORITY_DOWN 4700   /* rules of parallel links */
+#define PROTOCOL_ROUTES 145 /* routes and rules that this file adds */
+/* rules for packets that an uplink cannot forward */
+#define PRIORITY_AROUND 4600
+#define PRIORITY_DOWN 4700 /* rules of parallel links */
 /* table of the parallel links in position k: TABLE_DOWN + k */
 #define TABLE_DOWN 1000
 
@@ -90,10 +91,10 @@ static void print_routes(const lab_t *lab, uint32_t node, FILE *stream)
 
 /* ---- Rules on the way down ---- */
 
-/* Prints the routing table of the parallel links in one position. If all of
- * them to a leaf are down, the packets take the ordinary routes or, in drop
- * mode, are dropped. A route of high metric drops them even before the other
- * routes are replaced. */
+/* Prints the routing table of the parallel links in one position. If all
+ * parallel links to a leaf are down, its packets take the ordinary routes or,
+ * in drop mode, are dropped. A route of high metric drops them even before the
+ * other routes are replaced. */
 static void print_parallel(const lab_t *lab, uint32_t node, uint32_t place,
                            FILE *stream)
 {

@@ -13,7 +13,7 @@
 #define STATUS_COMMAND "lab status"
 
 typedef struct status {
-    double interval_s; /* 0: since the lab was built */
+    double interval_s; /* 0: count from the time when the lab was built */
     const char *svg;
     int json;
 } status_t;
@@ -140,11 +140,12 @@ static lab_count_t *read_interval(const lab_t *lab, double interval_s,
 
 static const mrail_option_t table[] = {
     {"--interval", "TIME",
-     "count over that time from now, such as 2s or 500ms (since the lab was "
-     "built)",
+     "count during this time from now on, such as 2s or 500ms (since the lab "
+     "was built)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 1, 3600000, NULL},
-    {"--json", NULL, "one object", MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
-    {"--svg", "FILE", "also a drawing of the tiers with the loads of the links",
+    {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG, FIELD(json), 0,
+     0, NULL},
+    {"--svg", "FILE", "also draw the tiers, with the loads of the links",
      MRAIL_OPTION_TEXT, FIELD(svg), 0, 0, NULL},
     {.names = NULL}};
 

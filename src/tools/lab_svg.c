@@ -1,7 +1,7 @@
 /*
- * mrail lab status --svg: one row per tier, with cores at the top and hosts at
- * the bottom. Each link is drawn as two lines, one per direction, coloured by
- * load. The title of a line names the link and its load.
+ * mrail lab status --svg: draws one row per tier, with cores at the top and
+ * hosts at the bottom. Each link is drawn as two lines, one per direction,
+ * coloured by load. The title of a line names the link and its load.
  */
 #include "config.h"
 #include "tools/lab_command.h"

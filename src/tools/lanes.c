@@ -43,16 +43,18 @@ static void take_rate(void *target, const char *text)
 }
 
 static const mrail_option_t table[] = {
-    {"--nodes", "N", "senders, and as many equal paths, 2 to 1000000 (128)",
+    {"--nodes", "N", "number of senders and of equal paths, 2 to 1000000 (128)",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 2, MAX_NODES, NULL},
     {"--slowdown", "FRACTION",
-     "time that collisions may add, as a fraction of the time without them (0.5)",
+     "time that collisions may add, as a fraction of the time without them "
+     "(0.5)",
      MRAIL_OPTION_PPM, FIELD(slowdown_ppm), 1, 0, NULL},
     {"--rate", "RATE", "rate of a NIC, such as 400Gb/s, for the chunk size",
      MRAIL_OPTION_CALL, 0, 0, 0, take_rate},
     {"--rtt", "TIME", "round-trip time, such as 10us, for the chunk size",
      MRAIL_OPTION_SECONDS, FIELD(rtt_s), 0, 10000, NULL},
-    {"--json", NULL, "one object", MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
+    {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG, FIELD(json), 0,
+     0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {"[OPTION...]", NULL};
@@ -62,7 +64,7 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Shows how much longer an exchange takes if switches hash each lane to a\n"
-        "random path (ECMP), and how many lanes keep that below a limit: the\n"
+        "random path (ECMP), and how many lanes keep that below a limit, by the\n"
         "equations of [ParaLet] 4.1 and 5.2.  With port rules (mrail acl), lanes\n"
         "do not collide, and fewer are enough.\n",
     .options = table,

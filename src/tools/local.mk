@@ -171,10 +171,15 @@ dist_man_MANS += src/tools/man/mrail-top.1
 pkglibexec_PROGRAMS += mrail-trace
 noinst_LTLIBRARIES += libmrail-trace.la
 libmrail_trace_la_SOURCES = src/tools/trace_show.c src/tools/trace_show.h \
-    src/tools/trace_table.c src/tools/trace_table.h
-mrail_trace_SOURCES = src/tools/trace.c
+    src/tools/trace_table.c src/tools/trace_table.h \
+    src/tools/perfetto.c src/tools/perfetto.h \
+    src/tools/trace_calls.c src/tools/trace_calls.h \
+    src/tools/trace_tracks.c src/tools/trace_tracks.h
+mrail_trace_SOURCES = src/tools/trace.c \
+    src/tools/trace_file.c src/tools/trace_file.h \
+    src/tools/trace_source.c src/tools/trace_source.h
 mrail_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
-    libmrail-tool.la
+    libmrail-tool.la -lm
 dist_man_MANS += src/tools/man/mrail-trace.1
 
 # mrail diagnose: what delays a job.
@@ -189,6 +194,19 @@ mrail_diagnose_SOURCES = src/tools/diagnose.c src/tools/diagnose_read.c
 mrail_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
     libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-diagnose.1
+
+# mrail exporter: metrics for Prometheus.
+pkglibexec_PROGRAMS += mrail-exporter
+noinst_LTLIBRARIES += libmrail-exporter.la
+libmrail_exporter_la_SOURCES = src/tools/exporter.h \
+    src/tools/exporter_http.h src/tools/exporter_listen.c \
+    src/tools/exporter_metrics.c src/tools/exporter_scrape.c \
+    src/tools/exporter_select.c src/tools/exporter_text.c
+mrail_exporter_SOURCES = src/tools/exporter.c src/tools/exporter_http.c
+mrail_exporter_CFLAGS = $(AM_CFLAGS) $(MICROHTTPD_CFLAGS)
+mrail_exporter_LDADD = libmrail-exporter.la libmrail-top.la \
+    libmrail-telemetry.la libmrail-tool.la $(MICROHTTPD_LIBS)
+dist_man_MANS += src/tools/man/mrail-exporter.1
 
 # Shell completions, which ask the commands for their words.
 bashcompdir = $(datarootdir)/bash-completion/completions

@@ -1,6 +1,6 @@
 /*
- * Routing of the moe benchmark: which experts process which tokens of a
- * Mixture-of-Experts layer. Pure: every rank computes the same routing.
+ * Routing of the moe benchmark: assigns the tokens of a Mixture-of-Experts
+ * layer to experts. Pure: every rank computes the same routing.
  */
 #ifndef MRAIL_TOOLS_MOE_H
 #define MRAIL_TOOLS_MOE_H
@@ -10,14 +10,16 @@
 #define MRAIL_MOE_MAX_EXPERTS 65536u
 
 typedef struct mrail_moe {
-    uint64_t tokens; /* of all ranks together */
+    uint64_t tokens; /* tokens of all ranks together */
     unsigned ranks;
-    unsigned experts; /* a multiple of `ranks`; rank r has the r-th part */
-    unsigned top_k;   /* experts of a token, 1 to `experts` */
-    /* probability in millionths that expert 0 is among the experts of a token
-     * whatever the draw; below 1,000,000 */
+    unsigned experts; /* a multiple of `ranks`; rank r has the r-th block of
+                       * experts */
+    unsigned top_k;   /* experts per token, 1 to `experts` */
+    /* probability, in millionths, with which expert 0 is chosen before the draw
+     * of the other experts; below 1,000,000 */
     uint32_t skew_ppm;
-    double capacity; /* accepted tokens over an even share; 0: no limit */
+    double capacity; /* limit of an expert's tokens as a multiple of an even
+                      * share; 0: no limit */
     uint64_t seed;
 } mrail_moe_t;
 

@@ -19,9 +19,10 @@ static const struct {
     const char *command;
     const char *summary;
 } summaries[] = {
-    {"acl", "switch rules for the segments of source ports"},
-    {"bench", "validated benchmarks of MPI: alltoallv, p2p"},
-    {"diagnose", "say which rank, rail or path delays a job"},
+    {"acl", "write or check switch rules for segments of source ports"},
+    {"bench", "run MPI benchmarks that check every byte"},
+    {"diagnose", "report which rank, rail or path delays a job"},
+    {"exporter", "serve the telemetry of running jobs to Prometheus"},
     {"info", "show rails, parameters, memory and events"},
     {"lab", "build a fabric of network namespaces and run a command in it"},
     {"lanes", "show how many lanes a fabric without port rules needs"},

@@ -12,12 +12,12 @@
 
 #define TEXT_COLUMNS 79
 #define HELP_COLUMN 22 /* column of the explanations */
-/* for shell completion; not shown in the help text */
+/* an option for shell completion, which the help text does not show */
 #define LIST_OPTIONS "--list-options"
 
 static const mrail_option_t common[] = {
-    {.names = "-h|--help", .help = "this text"},
-    {.names = "--version", .help = "the version"},
+    {.names = "-h|--help", .help = "print this text and exit"},
+    {.names = "--version", .help = "print the version and exit"},
     {.names = NULL}};
 
 /* ---- Names ---- */
@@ -234,7 +234,7 @@ static void set_seconds(const mrail_command_t *command,
                         const mrail_option_t *option, const char *name,
                         const char *text, void *target)
 {
-    double min = (double)option->min * 1e-3, max = (double)option->max * 1e-3;
+    double min = (double)option->min / 1e3, max = (double)option->max / 1e3;
 
     if (mrail_number_seconds(text, min, max, field_of(option, target)) != 0) {
         mrail_tool_usage(command->name,

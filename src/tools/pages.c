@@ -2,55 +2,85 @@
 #include "tools/pages.h"
 
 #include "base/clock.h"
+#include "base/grow.h"
 #include "tools/tool.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 typedef struct pages_reading {
     pages_t *pages;
-    const char *command;
+    const char *command; /* for warnings; NULL: print none */
     const char *job;
-    int warn;
+    int64_t
+        oldest_s; /* skip ended processes that last wrote before this time */
+    int ret;      /* 0, or -ENOMEM */
 } pages_reading_t;
 
-static void *pages_grow(const char *command, void *items, size_t size)
+static void pages_refuse(const pages_reading_t *reading, const char *path,
+                         mrail_page_status_t status)
 {
-    items = realloc(items, size);
-    if (items == NULL) {
-        mrail_tool_fail(command, "out of memory");
+    /* GONE: the process ended normally after the directory was read. */
+    if (status == MRAIL_PAGE_GONE) {
+        return;
     }
-    return items;
+    ++reading->pages->refused[status];
+    if (reading->command != NULL) {
+        fprintf(stderr, "mrail %s: %s: %s\n", reading->command, path,
+                mrail_page_status_text(status));
+    }
+}
+
+/* Returns 1 if the page was added. */
+static int pages_add(pages_reading_t *reading, const char *path,
+                     mrail_page_t *page)
+{
+    pages_t *pages = reading->pages;
+    mrail_page_status_t status = mrail_page_read(path, page);
+
+    if ((status != MRAIL_PAGE_ALIVE) && (status != MRAIL_PAGE_ENDED)) {
+        pages_refuse(reading, path, status);
+        return 0;
+    }
+    if ((reading->job != NULL) && (strcmp(reading->job, page->job) != 0)) {
+        return 0;
+    }
+    if (!mrail_grow(&pages->items, pages->count + 1, sizeof(*pages->items))) {
+        reading->ret = -ENOMEM;
+        return 0;
+    }
+    pages->items[pages->count++] =
+        (pages_item_t){.page = page, .alive = (status == MRAIL_PAGE_ALIVE)};
+    return 1;
+}
+
+/* There may be hundreds of ended processes, so their pages are not copied. */
+static int pages_is_old(const pages_reading_t *reading, const char *path)
+{
+    int64_t changed_s;
+
+    return (reading->oldest_s != 0) &&
+           (mrail_page_peek(path, &changed_s) == MRAIL_PAGE_ENDED) &&
+           (changed_s < reading->oldest_s);
 }
 
 static void pages_visit(const char *path, void *arg)
 {
     pages_reading_t *reading = arg;
-    pages_t *pages = reading->pages;
-    mrail_page_t *page = pages_grow(reading->command, NULL, sizeof(*page));
-    mrail_page_status_t status = mrail_page_read(path, page);
+    mrail_page_t *page;
 
-    if ((status != MRAIL_PAGE_ALIVE) && (status != MRAIL_PAGE_ENDED)) {
-        free(page);
-        /* GONE: the process ended normally after the directory was read. */
-        if (status != MRAIL_PAGE_GONE) {
-            ++pages->refused;
-            if (reading->warn) {
-                fprintf(stderr, "mrail %s: %s: %s\n", reading->command, path,
-                        mrail_page_status_text(status));
-            }
-        }
+    if (pages_is_old(reading, path)) {
+        ++reading->pages->skipped;
         return;
     }
-    if ((reading->job != NULL) && (strcmp(reading->job, page->job) != 0)) {
+    page = (reading->ret == 0) ? malloc(sizeof(*page)) : NULL;
+    if (page == NULL) {
+        reading->ret = -ENOMEM;
+    } else if (!pages_add(reading, path, page)) {
         free(page);
-        return;
     }
-    pages->items = pages_grow(reading->command, pages->items,
-                              (pages->count + 1) * sizeof(*pages->items));
-    pages->items[pages->count++] =
-        (pages_item_t){.page = page, .alive = (status == MRAIL_PAGE_ALIVE)};
 }
 
 static int pages_order(const void *a, const void *b)
@@ -77,20 +107,40 @@ const char *pages_dir(const char *option)
     return (variable != NULL && *variable != '\0') ? variable : MRAIL_TELE_DIR;
 }
 
+static int pages_load(pages_reading_t *reading, const char *dir)
+{
+    pages_t *pages = reading->pages;
+    int ret;
+
+    memset(pages, 0, sizeof(*pages));
+    ret = mrail_page_each(dir, pages_visit, reading);
+    ret = (ret < 0) ? ret : reading->ret;
+    if (ret < 0) {
+        pages_cleanup(pages);
+        return ret;
+    }
+    if (pages->count > 1) {
+        qsort(pages->items, pages->count, sizeof(*pages->items), pages_order);
+    }
+    return 0;
+}
+
+int pages_try_read(pages_t *pages, const char *dir, int64_t oldest_s)
+{
+    pages_reading_t reading = {.pages = pages, .oldest_s = oldest_s};
+
+    return pages_load(&reading, dir);
+}
+
 void pages_read(pages_t *pages, const char *command, const char *dir,
                 const char *job, int warn)
 {
     pages_reading_t reading = {
-        .pages = pages, .command = command, .job = job, .warn = warn};
-    int ret;
+        .pages = pages, .command = warn ? command : NULL, .job = job};
+    int ret = pages_load(&reading, dir);
 
-    memset(pages, 0, sizeof(*pages));
-    ret = mrail_page_each(dir, pages_visit, &reading);
     if (ret < 0) {
         mrail_tool_fail(command, "cannot read %s: %s", dir, strerror(-ret));
-    }
-    if (pages->count > 1) {
-        qsort(pages->items, pages->count, sizeof(*pages->items), pages_order);
     }
 }
 
@@ -150,11 +200,13 @@ static int pages_event_order(const void *a, const void *b)
 unsigned pages_events(const pages_t *pages, const char *command,
                       pages_event_t **events_p)
 {
-    pages_event_t *events = pages_grow(
-        command, NULL,
+    pages_event_t *events = malloc(
         ((size_t)pages->count * MRAIL_PAGE_EVENTS + 1) * sizeof(*events));
     unsigned count = 0;
 
+    if (events == NULL) {
+        mrail_tool_fail(command, "out of memory");
+    }
     for (unsigned i = 0; i < pages->count; ++i) {
         const mrail_page_t *page = pages->items[i].page;
 

@@ -1,5 +1,5 @@
-/* The telemetry pages of this user's processes on this machine, for mrail top
- * and mrail info --events. */
+/* The telemetry pages of this user's processes on this machine, for mrail top,
+ * mrail exporter and mrail info --events. */
 #ifndef MRAIL_TOOLS_PAGES_H
 #define MRAIL_TOOLS_PAGES_H
 
@@ -13,7 +13,9 @@ typedef struct pages_item {
 typedef struct pages {
     pages_item_t *items; /* sorted by job and rank */
     unsigned count;
-    unsigned refused; /* files that are not telemetry pages or cannot be read */
+    /* files that are no telemetry page of this user and version, by reason */
+    unsigned refused[MRAIL_PAGE_STATUSES];
+    unsigned skipped; /* ended processes, by pages_try_read() */
 } pages_t;
 
 /* Returns the directory of the telemetry pages: `option` (from --dir),
@@ -25,6 +27,10 @@ const char *pages_dir(const char *option);
  * message if `dir` cannot be read or memory runs out. */
 void pages_read(pages_t *pages, const char *command, const char *dir,
                 const char *job, int warn);
+/* The same for all jobs, without warnings. Skips processes that have ended and
+ * last changed their page before `oldest_s`, CLOCK_REALTIME in seconds. Returns
+ * 0, or -errno with *pages empty. */
+int pages_try_read(pages_t *pages, const char *dir, int64_t oldest_s);
 void pages_cleanup(pages_t *pages);
 
 /* Returns the page of the same process in `pages`, or NULL. */

@@ -1,4 +1,5 @@
-/* The comparison arms except for those with an algorithm of their own. */
+/* The comparison arms that need no long algorithm; plan_arms_fast.c and
+ * plan_arms_nimble.c contain the others. */
 #include "config.h"
 #include "tools/plan_arms.h"
 

@@ -1,8 +1,8 @@
 /*
  * Comparison arms of `mrail plan`: other methods of carrying out an exchange,
- * on the same topology and with the same model. A link takes its bytes divided
- * by its capacity, and all links work in parallel. An arm that proceeds in
- * steps takes the sum of its steps.
+ * on the same topology and with the same model. The time of a link is its bytes
+ * divided by its capacity, and all links work in parallel. The time of an arm
+ * that proceeds in steps is the sum of its steps.
  *
  * Each arm follows its source. Where the source leaves a question open,
  * docs/planner.md states the assumption.

@@ -86,7 +86,8 @@ static void fill_rails(plan_arms_net_t *net, entry_t *entry, uint32_t rails,
 }
 
 /* Divides the bytes of a tile evenly over the rails. The senders keep what
- * their own rails have room for, and move the rest to other GPUs of the node. */
+ * their own rails have room for, and move the rest to other GPUs of the
+ * node. */
 static void balance(plan_arms_net_t *net, entry_t *entries, size_t num,
                     uint32_t rails, double bytes)
 {
@@ -110,8 +111,8 @@ static void balance(plan_arms_net_t *net, entry_t *entries, size_t num,
     }
 }
 
-/* Returns the time of a byte between two nodes that is divided evenly over
- * these rails: that of the slowest. */
+/* Returns the time per byte between two nodes if bytes are divided evenly over
+ * these rails: the time of the slowest rail. */
 static double byte_time(const plan_arms_net_t *net, size_t tile, uint32_t rails)
 {
     const size_t node[] = {tile / net->num_nodes, tile % net->num_nodes};

@@ -1,4 +1,4 @@
-/* The links of a topology as the comparison arms see them. */
+/* The model of links that the comparison arms use. */
 #include "config.h"
 #include "tools/plan_arms_net.h"
 
@@ -133,9 +133,10 @@ int plan_arms_net_reaches(const plan_arms_net_t *net, uint32_t rank,
     return (mrail_plan_topo_rails_of(net->topo, rank) >> rail) & 1;
 }
 
-/* Lists the relays of a rank for a rail. They are linked ranks of the node that
- * reach the rail, from the rank's own place on, as in the planner. Other relays
- * are not part of its bound. */
+/* Lists the relays of a rank for a rail in the order of the planner, which
+ * begins after the rank's own place. Relays are the ranks of its node that
+ * reach the rail and to which it has a link. The bound of the planner covers no
+ * other relays. */
 static void list_relays(plan_arms_net_t *net, uint32_t rank, unsigned rail,
                         const uint32_t *all, uint32_t num)
 {

@@ -1,6 +1,6 @@
 /*
- * The links of a topology as the comparison arms see them, with the bytes that
- * an arm puts on them. The links come from a plan.
+ * A model of the links of a topology for the comparison arms, with the bytes
+ * that an arm puts on each link. The links come from a plan.
  */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_NET_H
 #define MRAIL_TOOLS_PLAN_ARMS_NET_H
@@ -62,7 +62,8 @@ uint32_t plan_arms_net_rails(const plan_arms_net_t *net,
 int plan_arms_net_reaches(const plan_arms_net_t *net, uint32_t rank,
                           unsigned rail);
 
-/* Returns 1 if bytes can go directly from one rank of a node to another. */
+/* Returns 1 if a GPU link or switch leads directly from one rank of a node to
+ * the other. */
 int plan_arms_net_is_linked(const plan_arms_net_t *net, uint32_t from,
                             uint32_t to);
 

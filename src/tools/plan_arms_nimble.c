@@ -20,7 +20,7 @@
 
 #define SMALL 1e6 /* bytes of a demand that takes no extra relays */
 #define FRACTION 0.25
-/* A remainder of this many bytes is not divided. */
+/* A remainder of at most this many bytes is not divided. */
 #define LEAST_INCREMENT 65536.0
 
 typedef struct nimble_path {
@@ -37,7 +37,7 @@ typedef struct nimble_demand {
     uint32_t rails;
 } nimble_demand_t;
 
-/* Returns the largest load with `bytes` more. */
+/* Returns the largest load of the links after adding `bytes`. */
 static double largest_load(const plan_arms_net_t *net, const uint32_t *links,
                            unsigned num, double bytes)
 {

@@ -1,8 +1,8 @@
 /*
- * mrail plan --svg: two heat maps side by side, one without and one with the
- * plan. Each node has a row. Its cells are the rails, out and in, and the most
- * loaded GPU link of each rank, out and in. Below, each leaf group has a row
- * for its uplinks. The title of a cell names its link and load.
+ * mrail plan --svg: draws two heat maps side by side, one without and one with
+ * the plan. Each node has a row. Its cells show the rails and the most loaded
+ * GPU link of each rank, in both directions. Below the nodes, each leaf group
+ * has a row for its uplinks. The title of a cell names its link and load.
  */
 #include "config.h"
 #include "tools/plan_command.h"

@@ -7,9 +7,10 @@
  * If NODES > 0, the ranks are divided into emulated nodes in blocks. If it is
  * 0, the launcher's local ranks are used.
  *
- * Rank i of a node uses GPU i modulo the number of GPUs, as most programs do. It
- * gets the rail that is nearest to this GPU, and of several, the one with the
- * fewest ranks. Without GPUs, ranks get rails in rotation.
+ * Rank i of a node uses GPU i modulo the number of GPUs, as most programs do.
+ * It gets the rail that is nearest to this GPU. Among equally near rails, it
+ * gets the one with the fewest ranks. Without GPUs, ranks get rails in
+ * rotation.
  */
 #include "config.h"
 #include "base/launch.h"
@@ -59,7 +60,7 @@ static uint64_t local_rank(uint64_t nodes)
 typedef struct rail {
     char name[64];
     mrail_place_t place;
-    uint64_t num_ranks; /* of the node */
+    uint64_t num_ranks; /* ranks of the node that use this rail */
 } rail_t;
 
 /* Reads "a,b,c". Returns the number of rails. */

@@ -1,7 +1,7 @@
 /*
  * mrail run: parses the options, lets mpirun_cmd.c build the command, and
- * executes it. The command is that of mpirun; or, if another launcher has
- * started this process as a rank, that of the rank.
+ * executes it. It is the command of mpirun or, if another launcher has started
+ * this process as a rank, the command of the rank.
  */
 #include "config.h"
 #include "rail/mrail.h"
@@ -24,7 +24,7 @@
 #define COMMAND "run"
 /* same as in lab_command.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
-/* after "run-", the longest text that fits into the name of a session */
+/* maximum length of the text after "run-" in the name of a session */
 #define JOB_NAME_MAX 36u
 /* shared by all jobs of a lab */
 #define MRAIL_LAB_SESSION "lab"
@@ -137,29 +137,29 @@ static const mrail_option_t run_options[] = {
     {"-np|--np|-n|--n|-c", "N", "number of ranks", MRAIL_OPTION_UNSIGNED,
      FIELD(options.np), 1, 1000000, NULL},
     {"--soft", "NODESxRAILS",
-     "software rails: NODES emulated nodes on this machine with RAILS rails "
-     "each; needs no NIC. Ranks are divided into blocks. Default for -np: NODES; "
-     "with fewer ranks, some nodes are empty. In mrail lab, 'lab' means its "
-     "hosts",
+     "use software rails instead of NICs: NODES emulated nodes on this "
+     "machine, with RAILS rails each. Ranks are assigned to nodes in blocks; "
+     "the default for -np is NODES. In mrail lab, 'lab' means its hosts",
      MRAIL_OPTION_CALL, 0, 0, 0, take_soft},
     {"--rate", "LIST",
-     "rates of the software rails: one for all or one for each, such as "
+     "rates of the software rails: one for all rails or one for each, such as "
      "100MB/s or 800Mb/s,400Mb/s; max: no limit",
      MRAIL_OPTION_TEXT, FIELD(options.rate), 0, 0, NULL},
     {"--script", "FILE",
-     "faults of the software rails while the job runs, as in mrail soft",
+     "run this fault script on the software rails during the job "
+     "(mrail-script(5))",
      MRAIL_OPTION_TEXT, FIELD(options.script), 0, 0, NULL},
     {"--session", "NAME",
-     "name of the software rails, to share or control them (unique to this "
-     "job)",
+     "name of the session of software rails, for sharing or controlling them "
+     "(a name for this job only)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     MRAIL_GPUS_OPTIONS(run_t, options.gpus),
     {"--bind-rails", "[=A,B]",
-     "each rank of a node sees only one rail: the rail nearest to its GPU, or "
-     "soft0, soft1, ... or the devices A,B in rotation",
+     "give each rank of a node only one rail: the rail nearest to its GPU; "
+     "without GPUs, soft0, soft1, ... or the devices A,B in rotation",
      MRAIL_OPTION_CALL, 0, 0, 0, take_bind_rails},
     {"--stock", "[=all|1]",
-     "stock UCX instead of mrail, on all rails with its best settings "
+     "use stock UCX instead of mrail, on all rails with its best settings "
      "(default) or on one rail",
      MRAIL_OPTION_CALL, 0, 0, 0, take_stock},
     {"--print", NULL, "show the command without running it", MRAIL_OPTION_FLAG,

@@ -34,15 +34,17 @@ typedef struct options {
 
 static const mrail_option_t table[] = {
     {"--pattern", "LIST",
-     "exchanges that run at once (alltoall): alltoall, ring, shift:K, doubling, "
-     "hotspot:F; each with @even, @odd or @FIRST-LAST for some of the hosts",
+     "exchanges that run at the same time: alltoall, ring, shift:K, doubling, "
+     "hotspot:F; @even, @odd or @FIRST-LAST selects some of the hosts "
+     "(alltoall)",
      MRAIL_OPTION_TEXT, FIELD(patterns), 0, 0, NULL},
     {"--demand", "FILE",
-     "instead of patterns: lines FROM TO BYTES between NICs, see mrail-demand(5)",
+     "instead of patterns, read lines FROM TO BYTES between NICs "
+     "(mrail-demand(5))",
      MRAIL_OPTION_TEXT, FIELD(demand), 0, 0, NULL},
     {"--demand-pattern", "SPEC",
-     "instead: demands between NICs by a pattern of mrail plan, such as moe or "
-     "zipf:size=64m",
+     "instead of patterns, use demands between NICs from a pattern of mrail "
+     "plan, such as moe or zipf:size=64m",
      MRAIL_OPTION_TEXT, FIELD(demand_pattern), 0, 0, NULL},
     {"--method", "LIST",
      "ways to choose paths (" DEFAULT_METHODS
@@ -55,28 +57,28 @@ static const mrail_option_t table[] = {
     {"--size", "SIZE", "bytes that each host sends in a phase (256m)",
      MRAIL_OPTION_SIZE, FIELD(size), 0, (uint64_t)1 << 50, NULL},
     {"--seeds", "N",
-     "runs of methods with random ports or order, 1 to 1000 (5)",
+     "number of runs of each method that is random, 1 to 1000 (5)",
      MRAIL_OPTION_UNSIGNED, FIELD(seeds), 1, 1000, NULL},
-    {"--seed", "N", "the first seed (1)", MRAIL_OPTION_UINT64, FIELD(seed), 0,
-     UINT64_MAX - 1000, NULL},
+    {"--seed", "N", "seed of the first run (1)", MRAIL_OPTION_UINT64,
+     FIELD(seed), 0, UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
-     "a link fails for good: 'NODE:N' is uplink N (from 0) of a node, such "
-     "as l1:3@50ms",
+     "let a link fail for good at this time; NODE:N is uplink N (from 0) of a "
+     "node, such as l1:3@50ms",
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
-     "port rules of a failed uplink drop packets, so that lanes fail over; "
-     "otherwise packets of dnlb and plan fall through to ECMP",
+     "let the port rules of a failed uplink drop packets, so that lanes fail "
+     "over; otherwise packets of dnlb and plan fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
     {"--stagger", "TIME",
-     "ethereal: flows start at random within TIME, up to 1s (1us)",
+     "ethereal: start flows at random within TIME, up to 1s (1us)",
      MRAIL_OPTION_TEXT, FIELD(stagger), 0, 0, NULL},
     {"--retry", "TIME",
-     "ethereal: a failed path is bad for TIME, then it is tried again (100ms)",
+     "ethereal: time after which a failed path is tried again (100ms)",
      MRAIL_OPTION_TEXT, FIELD(retry), 0, 0, NULL},
-    {"--json", NULL, "one object, with the bytes of all links",
+    {"--json", NULL, "print one JSON object, with the bytes of all links",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
-    {"--svg", "FILE", "a drawing of the load of each leaf uplink",
-     MRAIL_OPTION_TEXT, FIELD(svg), 0, 0, NULL},
+    {"--svg", "FILE", "draw the load of each leaf uplink", MRAIL_OPTION_TEXT,
+     FIELD(svg), 0, 0, NULL},
     {.names = NULL}};
 
 static void help_on_methods(FILE *stream)
@@ -132,8 +134,8 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
-        "compares ways to choose paths: time, load of uplinks, queue pairs.\n"
-        "FABRIC is a file, see mrail-fabric(5), '-' for stdin, or the name of an\n"
+        "compares ways to choose paths by time, load of uplinks and queue pairs.\n"
+        "FABRIC is a file (mrail-fabric(5)), '-' for stdin, or the name of an\n"
         "installed one: ctccl, ethereal-256, ethereal-512, lab-4, lab-8,\n"
         "paralet-128, paralet-1024.\n",
     .options = table,
@@ -171,7 +173,7 @@ typedef struct input {
     unsigned num_methods;
     unsigned lanes[16];
     unsigned num_lanes;
-    mrail_ns_t stagger_ns, retry_ns; /* of ethereal */
+    mrail_ns_t stagger_ns, retry_ns; /* settings of the method ethereal */
 } input_t;
 
 static void take_pattern(void *arg, const char *word)

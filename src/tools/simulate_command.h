@@ -27,7 +27,7 @@ typedef struct simulate_case {
     uint64_t num_flows;
     uint32_t most_qps;
     double seconds;      /* time that this machine took to simulate */
-    double *link_bytes;  /* for the first seed, by directed link */
+    double *link_bytes;  /* bytes with the first seed, by directed link */
     double first_time_s; /* simulated time with the first seed */
 } simulate_case_t;
 

@@ -46,7 +46,7 @@ static int soft_ctl_read(const sroce_fault_action_def_t *defs,
         return -EINVAL;
     }
     strcpy(text, action);
-    words[0] = text; /* in case the action consists only of separators */
+    words[0] = text; /* the action may consist only of separators */
     for (char *p = strtok_r(text, "=,", &save);
          (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
          p = strtok_r(NULL, "=,", &save)) {
@@ -82,7 +82,8 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
 
 #define CTL_FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Settings that are plain numbers. In scripts, they are actions with units. */
+/* Settings whose values are plain numbers. Scripts have actions with units
+ * instead. */
 static const struct {
     const char *name;
     size_t rates[2];   /* offsets of 64-bit fields; 0: none */
@@ -172,16 +173,17 @@ static void soft_ctl_help(FILE *stream)
         "  ingress=RATE        the rate at which the rail receives\n"
         "  loss=PPM            packets lost per million, in both directions\n"
         "  delay=US            microseconds added, in both directions\n"
-        "and those of scripts, with their values after '=': drop=1%, delay=1ms,\n"
-        "reorder=1%,200us.\n"
+        "and the actions of scripts, with their values after '=': drop=1%,\n"
+        "delay=1ms, reorder=1%,200us.\n"
         "\nLines of a script:\n"
         "  # comment\n"
         "  seed N              seed of the random numbers; must come first\n"
         "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
         "ACTION\n"
         "  at WHEN [...] [node LIST] gpu LIST [peer LIST] ACTION\n"
-        "WHEN is a time from the start (10ms), 'packet N' or 'byte N' (64k) that\n"
-        "the rail has sent; LIST is * or 0,2,3; 'for' undoes the action. Actions:\n";
+        "WHEN is a time from the start (10ms), or 'packet N' or 'byte N' (64k) that\n"
+        "the rail sends. LIST is * or 0,2,3. 'for' undoes the action after TIME.\n"
+        "Actions:\n";
 
     fputs(words, stream);
     soft_ctl_help_actions(stream, sroce_fault_action_defs);
@@ -327,19 +329,19 @@ static void soft_ctl_take_gpu(void *target, const char *text)
 }
 
 static const mrail_option_t soft_ctl_options[] = {
-    {"--session", "NAME", "the session (MRAIL_SOFT, or default)",
+    {"--session", "NAME", "name of the session (MRAIL_SOFT, or default)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
-    {"--node", "K", "only this node", MRAIL_OPTION_UNSIGNED, FIELD(node), 0,
-     SROCE_SESSION_MAX_NODES - 1, NULL},
-    {"--rail", "R", "only this rail", MRAIL_OPTION_UNSIGNED, FIELD(rail), 0,
-     SROCE_SESSION_MAX_RAILS - 1, NULL},
-    {"--gpu", "G|all", "this GPU, or all, instead of rails", MRAIL_OPTION_CALL,
-     0, 0, 0, soft_ctl_take_gpu},
-    {"--peer", "P", "only the link between GPU G and GPU P",
+    {"--node", "K", "change only this node", MRAIL_OPTION_UNSIGNED, FIELD(node),
+     0, SROCE_SESSION_MAX_NODES - 1, NULL},
+    {"--rail", "R", "change only this rail", MRAIL_OPTION_UNSIGNED, FIELD(rail),
+     0, SROCE_SESSION_MAX_RAILS - 1, NULL},
+    {"--gpu", "G|all", "change this GPU, or all GPUs, instead of rails",
+     MRAIL_OPTION_CALL, 0, 0, 0, soft_ctl_take_gpu},
+    {"--peer", "P", "change only the link between GPU G and GPU P",
      MRAIL_OPTION_UNSIGNED, FIELD(peer), 0, SGPU_SESSION_MAX_GPUS - 1, NULL},
     {"--script", "FILE",
-     "runs a script to its end and prints each step (- is standard input); "
-     "Ctrl-C leaves the rails as they are",
+     "run a script to its end and print each step ('-': stdin); Ctrl-C leaves "
+     "the rails as they are",
      MRAIL_OPTION_TEXT, FIELD(script), 0, 0, NULL},
     {.names = NULL}};
 
@@ -362,8 +364,8 @@ static const mrail_command_t command = {
     .name = CTL_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Changes rails while jobs run: all of them, unless --node or --rail is given.\n"
-        "With --gpu, changes software GPUs instead.\n",
+        "Changes software rails while jobs run: all rails, or those that --node and\n"
+        "--rail select. With --gpu, changes software GPUs instead.\n",
     .options = soft_ctl_options,
     .more = soft_ctl_help,
     .epilog = "Exit status: 0 done, 1 failure or not finished, 2 usage.\n",

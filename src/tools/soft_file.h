@@ -14,7 +14,7 @@ struct sroce_fault_script;
 /* The devices of a session, which a script may name. */
 typedef struct soft_file_session {
     unsigned num_nodes, num_rails; /* rails of a node */
-    unsigned num_gpus;             /* of a node */
+    unsigned num_gpus;             /* GPUs of a node */
     int has_pairs;                 /* 1: GPUs have links to each other */
     int has_icrc;
 } soft_file_session_t;

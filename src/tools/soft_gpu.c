@@ -175,8 +175,9 @@ int soft_gpu_environment(const char *session, unsigned num_rails)
     }
     setenv("LD_LIBRARY_PATH", list, 1);
     setenv("MRAIL_SOFT_GPUS", path, 1);
-    /* UCX cannot overwrite the beginning of every function of the library, and
-     * without hooks it has no registration cache. */
+    /* UCX hooks functions by overwriting their first instructions, which is not
+     * possible for every function of this library. Without hooks, UCX has no
+     * registration cache. */
     setenv("UCX_MEM_CUDA_HOOK_MODE", "reloc", 0);
     free(list);
     return 0;

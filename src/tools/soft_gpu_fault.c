@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Where a setting is stored: its bit in the faults of a GPU. */
+/* The bit of each setting in the faults of a GPU. */
 static const uint32_t fault_bits[SROCE_FAULT_NUM] = {
     [SROCE_FAULT_GPU_IPC_ERROR] = SGPU_FAULT_IPC_ERROR,
     [SROCE_FAULT_GPU_NO_MEMORY] = SGPU_FAULT_NO_MEMORY,
@@ -12,8 +12,8 @@ static const uint32_t fault_bits[SROCE_FAULT_NUM] = {
     [SROCE_FAULT_GPU_NO_PEER] = SGPU_FAULT_NO_PEER,
     [SROCE_FAULT_GPU_NO_DEVICE] = SGPU_FAULT_NO_DEVICE};
 
-/* Finds both directions of the target's link. For a target without a link, they
- * are two entries that no copy uses. */
+/* Finds both directions of the target's link. If the target has no link,
+ * returns two entries that no copy uses. */
 static void fault_links(sgpu_session_t *gpus, soft_gpu_target_t target,
                         sgpu_link_t *links[2])
 {

@@ -224,7 +224,7 @@ static void soft_gpu_row(const sgpu_session_t *gpus, int fd,
            (double)soft_gpu_sum(gpu, SGPU_CNT_BYTES_PEER) / 0x1p20);
 }
 
-/* Rates that were changed, and links that are cut. */
+/* Prints the links whose rate was changed or that are cut. */
 static void soft_gpu_link_row(const sgpu_session_t *gpus, const sgpu_gpu_t *gpu,
                               const char *name, const sgpu_link_t *link)
 {

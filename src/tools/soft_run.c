@@ -102,16 +102,16 @@ static void soft_run_script(void *target, const char *text)
 #define FIELD(_name) offsetof(soft_run_t, _name)
 
 static const mrail_option_t soft_run_options[] = {
-    {"--rails", "N", "rails (devices) per node, 1 to 16 (4)",
+    {"--rails", "N", "number of rails (devices) per node, 1 to 16 (4)",
      MRAIL_OPTION_UNSIGNED, FIELD(rails), 1, SROCE_SESSION_MAX_RAILS, NULL},
     {"--nodes", "M", "emulated nodes, 1 to 254 (1); nodes x rails <= 256",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 1, SROCE_SESSION_MAX_NODES, NULL},
     {"--node", "K",
-     "the node of CMD, from 0 (under mpirun and srun, ranks are divided into "
-     "blocks; otherwise 0)",
+     "node of CMD, from 0 (a rank of mpirun or srun: its node, by blocks of "
+     "ranks; otherwise 0)",
      MRAIL_OPTION_UNSIGNED, FIELD(node), 0, SROCE_SESSION_MAX_NODES - 1, NULL},
     {"--rate", "LIST",
-     "rate of each direction, one for all rails or one for each, such as "
+     "rate of each direction: one for all rails or one for each, such as "
      "200MB/s or 1600Mb/s,800Mb/s (200M is 200MB/s); max: no limit (max)",
      MRAIL_OPTION_TEXT, FIELD(rates), 0, 0, NULL},
     {"--icrc", "on|off", "compute and check packet checksums (off)",
@@ -119,21 +119,22 @@ static const mrail_option_t soft_run_options[] = {
     {"--mtu", "BYTES", "largest path MTU: 256, 512, 1024, 2048, 4096 (4096)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_mtu},
     {"--base", "A.B",
-     "addresses A.B.<rail+1>.<node+1> (127.S, with S from the name)",
+     "use the addresses A.B.<rail+1>.<node+1> (127.S, with S from the name)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_base},
     {"--addresses", "FILE",
-     "addresses and rates from a file: a line per node, NAME ADDRESS,... "
-     "RATE,...; the node of CMD is the one whose first address is here",
+     "read addresses and rates from lines NAME ADDRESS,... RATE,..., one per "
+     "node; CMD belongs to the node whose first address is local",
      MRAIL_OPTION_TEXT, FIELD(list), 0, 0, NULL},
     {"--seed", "N", "seed of the random loss (1)", MRAIL_OPTION_UINT64,
      FIELD(params.seed), 0, UINT64_MAX, NULL},
     MRAIL_GPUS_OPTIONS(soft_run_t, gpus),
     {"--script", "FILE",
-     "faults while CMD runs; mrail soft ctl --help describes the language. If "
-     "there are several ranks, rank 0 runs it",
+     "run this fault script during CMD (mrail-script(5)); with several ranks, "
+     "rank 0 runs it",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_script},
     {"--session", "NAME",
-     "commands with the same session share rails and rates (default)",
+     "name of the session; commands with the same session share rails and "
+     "rates (default)",
      MRAIL_OPTION_TEXT, FIELD(params.name), 0, 0, NULL},
     {.names = NULL}};
 
@@ -147,7 +148,7 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
-        "machine's own, and with software GPUs if there is --gpus. Needs neither\n"
+        "machine's own, and with software GPUs if --gpus is given. Needs neither\n"
         "hardware nor root.\n",
     .options = soft_run_options,
     .epilog =
@@ -168,7 +169,8 @@ static void soft_run_rates(soft_run_t *run)
     }
 }
 
-/* The list replaces --nodes, --rails, --rate and --base. */
+/* Reads the address file, which replaces --nodes, --rails, --rate and
+ * --base. */
 static void soft_run_list(soft_run_t *run)
 {
     char why[SOFT_WHY_MAX];

@@ -141,7 +141,7 @@ static void script_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
     run->changed = 1;
 }
 
-/* Writes which device a step is on. */
+/* Writes the name of the device on which a step acts. */
 static void script_where(const script_run_t *run, unsigned dev, char *text,
                          size_t size)
 {

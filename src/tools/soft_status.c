@@ -199,9 +199,9 @@ typedef struct soft_status {
 } soft_status_t;
 
 static const mrail_option_t soft_status_options[] = {
-    {"--session", "NAME", "the session (MRAIL_SOFT, or default)",
+    {"--session", "NAME", "name of the session (MRAIL_SOFT, or default)",
      MRAIL_OPTION_TEXT, offsetof(soft_status_t, name), 0, 0, NULL},
-    {"--json", NULL, "one object", MRAIL_OPTION_FLAG,
+    {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG,
      offsetof(soft_status_t, json), 0, 0, NULL},
     {.names = NULL}};
 
@@ -210,7 +210,8 @@ static const char *const synopsis[] = {"[--session NAME] [--json]", NULL};
 static const mrail_command_t command = {
     .name = STATUS_COMMAND,
     .synopsis = synopsis,
-    .about = "Rails, GPUs, settings, processes and counters of a session.\n",
+    .about = "Shows the rails, GPUs, settings, processes and counters of a "
+             "session.\n",
     .options = soft_status_options,
     .epilog = "Exit status: 0 done, 1 there is no such session, 2 usage.\n"};
 

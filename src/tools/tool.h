@@ -1,7 +1,7 @@
 /*
- * Shared by the commands of `mrail`: argument lists, messages and installation
- * paths. For tools only: functions may print to stderr and exit with status 1
- * (failure) or 2 (usage).
+ * Functions that the commands of `mrail` share: argument lists, messages and
+ * installation paths. Only tools may use them, because functions may print to
+ * stderr and exit with status 1 (failure) or 2 (usage).
  */
 #ifndef MRAIL_TOOLS_TOOL_H
 #define MRAIL_TOOLS_TOOL_H
@@ -44,9 +44,9 @@ _Noreturn void mrail_tool_fail(const char *command, const char *fmt, ...)
 const char *mrail_tool_file_name(const char *path);
 
 /* Reads a file, or stdin for "-", and appends a NUL byte. The caller frees the
- * text. A file longer than `max` is read only slightly beyond `max`, so that
- * its parser rejects it. Exits if memory runs out, or with a usage error if the
- * file cannot be read. */
+ * text. Of a file longer than `max`, it reads slightly more than `max` bytes,
+ * so that the parser rejects the text. Exits if memory runs out, or with a
+ * usage error if the file cannot be read. */
 char *mrail_tool_read(const char *command, const char *path, size_t max,
                       size_t *length_p);
 

@@ -195,19 +195,19 @@ static const mrail_option_t top_options[] = {
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
     {"--count", "N", "number of samples (unlimited on a terminal, otherwise 1)",
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
-    {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
+    {"--job", "NAME", "show only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
-    {"--rank", "LIST", "only these ranks: 0,4-7", MRAIL_OPTION_CALL, 0, 0, 0,
-     top_take_ranks},
-    {"--rail", "PATTERN", "only rails of this name: mlx5_0, 'mlx5_*', mlx5_0:1",
+    {"--rank", "LIST", "show only these ranks, such as 0,4-7",
+     MRAIL_OPTION_CALL, 0, 0, 0, top_take_ranks},
+    {"--rail", "PATTERN", "show only these rails: mlx5_0, 'mlx5_*' or mlx5_0:1",
      MRAIL_OPTION_TEXT, FIELD(filter.rail), 0, 0, NULL},
-    {"--program", "PATTERN", "only processes of this program",
+    {"--program", "PATTERN", "show only processes of this program",
      MRAIL_OPTION_TEXT, FIELD(filter.program), 0, 0, NULL},
     {"--sort", TOP_ORDERS,
-     "order within a job: by rank, or the largest first of MB/S, STALLED, IDLE "
-     "or OUT (rank)",
+     "order within a job: by rank, or by descending MB/S, STALLED, IDLE or "
+     "OUT (rank)",
      MRAIL_OPTION_CHOICE, FIELD(order), 0, 0, NULL},
-    {"--json", NULL, "an object for each sample", MRAIL_OPTION_FLAG,
+    {"--json", NULL, "print a JSON object for each sample", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
     {"--lanes", NULL, "a line for each lane, with its source port and moves",
      MRAIL_OPTION_FLAG, FIELD(lanes), 0, 0, NULL},
@@ -230,11 +230,11 @@ static const mrail_command_t command = {
     .about =
         "Shows what each rail of this user's processes on this machine carries:\n"
         "\n"
-        "  LANES    queue pairs that are up        MB/S   over the interval\n"
+        "  LANES    queue pairs that are up        MB/S   rate over the interval\n"
         "  OF       rate of the port               OUT    bytes in flight\n"
-        "  STALLED  share of the time in which work was outstanding on a lane and\n"
+        "  STALLED  share of time in which work was outstanding on a lane and\n"
         "           nothing completed, because of the network or the other end\n"
-        "  IDLE     share of the time in which a lane had no work, but others did\n"
+        "  IDLE     share of time in which a lane had no work, but others did\n"
         "\n"
         "It also shows the last events. A process that was killed is shown as ended.\n"
         "On a terminal, it shows a page at a time: space and b turn pages, s changes\n"

@@ -7,7 +7,7 @@
 
 #include "tools/pages.h"
 
-/* Sort orders, in the sequence of TOP_ORDERS. */
+/* Sort orders, in the order of TOP_ORDERS. */
 typedef enum top_order {
     TOP_BY_RANK,
     TOP_BY_RATE,

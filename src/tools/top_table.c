@@ -41,7 +41,7 @@ static void print_row(FILE *stream, const top_row_t *row, int first)
         row->item->alive ? "" : "  ended");
 }
 
-/* Prints the last events, at most `most` of them. */
+/* Prints at most `most` of the latest events. */
 static void print_events(FILE *stream, const pages_t *pages,
                          const top_filter_t *filter, unsigned most)
 {

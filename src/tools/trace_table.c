@@ -165,8 +165,8 @@ static void row_note_low(trace_row_t *row)
     }
 }
 
-/* Latency limits the rate of smaller records. The times of a batch are those of
- * its last message, but its bytes are those of all. */
+/* Latency limits the rate of smaller records. A batch records the times of its
+ * last message, but the bytes of all its messages. */
 static void row_measure(trace_row_t *row, const mrail_ring_record_t *record)
 {
     if ((record->length < MRAIL_TELE_LARGE) || (row->kind == MRAIL_RING_AM)) {

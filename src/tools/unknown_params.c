@@ -34,7 +34,8 @@ static const char *const transport_params[] = {
 
 typedef struct search {
     const char *name; /* without the prefix */
-    unsigned edits;   /* of `nearest`; more than that are too many */
+    unsigned edits;   /* edits from the name to `nearest`; only names with
+                       * fewer edits count */
     char nearest[NAME_LONGEST + 1];
 } search_t;
 

@@ -1,6 +1,5 @@
 /*
- * The state of a topology while its text is being read. Shared by
- * topo_text*.c.
+ * The state of the topology reader, which the files topo_text*.c share.
  */
 #ifndef MRAIL_TOPOLOGY_TOPO_READER_H
 #define MRAIL_TOPOLOGY_TOPO_READER_H

@@ -62,7 +62,7 @@ int mrail_topo_reader_capacities(mrail_topo_reader_t *reader,
 
 /* ---- Size ---- */
 
-/* Creates the topology, whose size is final. */
+/* Creates the topology. Its size cannot change any more. */
 static int begin(mrail_topo_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;
@@ -226,15 +226,15 @@ static int group_list(mrail_topo_reader_t *reader, const char *word,
     return 0;
 }
 
-/* The capacities of an uplink line: the total of a leaf, or those of its uplinks
- * one by one. */
+/* The capacities in an uplink line: the total of a leaf, or one capacity for
+ * each of its uplinks. */
 typedef struct uplinks {
     unsigned count; /* 0: `up` and `down` are totals */
     double up[MRAIL_PLAN_MAX_UPLINKS], down[MRAIL_PLAN_MAX_UPLINKS];
 } uplinks_t;
 
-/* Splits a list of capacities, which it changes. Returns their number, which may
- * be MRAIL_PLAN_MAX_UPLINKS plus 1. */
+/* Splits a list of capacities in place. Returns their number, which may be
+ * MRAIL_PLAN_MAX_UPLINKS plus 1. */
 static unsigned split(char *word, char *parts[MRAIL_PLAN_MAX_UPLINKS + 1])
 {
     unsigned count = 0;
@@ -273,7 +273,7 @@ static int read_capacities(mrail_topo_reader_t *reader, uplinks_t *uplinks)
     return ret;
 }
 
-/* All leaves must list as many uplinks. */
+/* Checks that all leaves list the same number of uplinks. */
 static int check_count(mrail_topo_reader_t *reader, const uplinks_t *uplinks)
 {
     if (uplinks->count == 0) {
@@ -356,7 +356,7 @@ static int read_uplink(mrail_topo_reader_t *reader)
     return mrail_topo_reader_result(reader, ret);
 }
 
-/* ---- Lines of one word ---- */
+/* ---- Lines that consist of one word ---- */
 
 static int read_flag(mrail_topo_reader_t *reader, unsigned *line_p)
 {

@@ -28,7 +28,8 @@
  * given as 50GB (bytes per second) or 400Gb (bits per second), with k, M, G or
  * T as powers of 1000, from 1kB to 1000TB.
  *
- * Pure: accesses no file or clock. There is no result if the text has an error.
+ * Pure: accesses no file or clock. If the text has an error, there is no
+ * result.
  */
 #ifndef MRAIL_TOPOLOGY_TOPO_TEXT_H
 #define MRAIL_TOPOLOGY_TOPO_TEXT_H

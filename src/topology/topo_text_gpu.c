@@ -12,8 +12,8 @@ static unsigned *link_line(const mrail_topo_reader_t *reader, unsigned from,
                                reader->ranks[to].index];
 }
 
-/* A node has either pairwise links or a switch. No ranks can be added after the
- * first line of this kind. */
+/* Prepares a node for GPU links. A node has either pairwise links or a switch.
+ * No ranks can be added after the first line about GPU links. */
 static int begin_gpu(mrail_topo_reader_t *reader, unsigned node, int is_switch)
 {
     unsigned other = is_switch ? reader->nodes[node].pairwise_line

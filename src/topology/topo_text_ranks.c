@@ -8,7 +8,7 @@
 
 /* ---- Ranks ---- */
 
-/* The way in which a line binds its ranks to rails. */
+/* How a line binds its ranks to rails. */
 typedef struct binding {
     enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
     mrail_text_list_t rails;
@@ -104,7 +104,7 @@ int mrail_topo_reader_ranks(mrail_topo_reader_t *reader)
 
 /* ---- Reach ---- */
 
-/* Reads the limit of a rank on a rail: a capacity, or full or none. */
+/* Reads the limit of a rank on a rail: a capacity, "full" or "none". */
 static int read_limit(mrail_topo_reader_t *reader, const char *word,
                       double *limit_p)
 {
@@ -183,7 +183,7 @@ int mrail_topo_reader_reach(mrail_topo_reader_t *reader)
     return mrail_topo_reader_result(reader, ret);
 }
 
-/* Returns the rail that the last `reach` line has taken from a rank. */
+/* Returns the rail that the last `reach` line has withdrawn from a rank. */
 static unsigned last_reach(const mrail_topo_reader_t *reader, unsigned rank)
 {
     unsigned last = 0;

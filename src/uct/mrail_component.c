@@ -98,8 +98,8 @@ uct_component_t uct_mrail_component = {
 static int registered;
 
 /* Returns 1 if another copy of this file is registered. A process may load two
- * copies, from a build tree and from an installation, of which only the first
- * is registered. */
+ * copies, one from a build tree and one from an installation. Only the first
+ * copy is registered. */
 static int another_is_registered(void)
 {
     uct_component_t *component;

@@ -1,7 +1,7 @@
 /*
- * RDMA READs for a collective component, through an interface to the engine
- * beside those of UCX. It belongs to the oldest open md, whose registration
- * cache it uses, and is closed with it.
+ * RDMA READs for a collective component. They use an engine interface that is
+ * separate from those of UCX. This interface belongs to the oldest open md: it
+ * uses the registration cache of that md, and closes with it.
  */
 #include "config.h"
 #include "uct/mrail_direct.h"
@@ -31,8 +31,8 @@ typedef struct direct_ep {
     mrail_ep_t *ep;
 } direct_ep_t;
 
-/* Serialises the calls on the interface. The only callback that runs under it
- * is on_complete(), which makes no calls. */
+/* Serialises the calls on the interface. The only callback that runs under this
+ * lock is on_complete(), which makes no calls. */
 static pthread_mutex_t direct_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Open mds, in the order of their opening. */
@@ -41,7 +41,8 @@ static uct_mrail_md_t *first_md;
 static mrail_iface_t *direct_iface; /* NULL: not open */
 static direct_ep_t *direct_eps;
 static unsigned num_rails;
-static unsigned rail_index[MRAIL_MAX_RAILS]; /* in the engine, by number here */
+/* rail of the engine, indexed by the number that callers use */
+static unsigned rail_index[MRAIL_MAX_RAILS];
 
 /* ---- life cycle ---- */
 
@@ -78,14 +79,20 @@ static void direct_lanes(uct_mrail_direct_lanes_t *lanes)
     }
 }
 
+/* Writes what the rails have carried, by the numbers of this interface. */
+static void copy_carried(const mrail_quota_t *quota, uint64_t *carried)
+{
+    for (unsigned i = 0; i < num_rails; ++i) {
+        carried[i] = quota->carried[rail_index[i]];
+    }
+}
+
 static void on_complete(void *arg, void *comp, int status)
 {
     direct_read_t *read = comp;
     uct_mrail_direct_get_t *get = read->get;
 
-    for (unsigned i = 0; i < num_rails; ++i) {
-        get->carried[i] = read->quota.carried[rail_index[i]];
-    }
+    copy_carried(&read->quota, get->carried);
     mrail_rkey_release(read->rkey);
     free(read);
     __atomic_store_n(&get->status, status, __ATOMIC_RELEASE);
@@ -233,7 +240,7 @@ static int direct_ep_set_uplinks(uct_mrail_direct_ep_t *tl_ep, unsigned rail,
     return ret;
 }
 
-/* The registration cache has a lock of its own. */
+/* The registration cache has its own lock, so this function takes none. */
 static int direct_mem_get(void *address, size_t length,
                           uct_mrail_direct_mem_t **mem_p)
 {
@@ -273,16 +280,51 @@ static size_t direct_key_pack(const uct_mrail_direct_mem_t *mem, void *buffer)
 /* ---- READs ---- */
 
 /* Fills in the engine's quota. Returns 0 if there is none. */
-static int set_quota(const uct_mrail_direct_get_t *get, mrail_quota_t *quota)
+static int set_quota(const uint64_t *bytes, uint64_t until_ns,
+                     mrail_quota_t *quota)
 {
     uint64_t any = 0;
 
     for (unsigned i = 0; i < num_rails; ++i) {
-        quota->left[rail_index[i]] = get->quota[i];
-        any |= get->quota[i];
+        quota->left[rail_index[i]] = bytes[i];
+        any |= bytes[i];
     }
-    quota->until_ns = get->until_ns;
+    quota->until_ns = until_ns;
     return any != 0;
+}
+
+static int direct_quota_create(const uint64_t bytes[UCT_MRAIL_MAX_RAILS],
+                               uint64_t until_ns,
+                               uct_mrail_direct_quota_t **quota_p)
+{
+    mrail_quota_t *quota = calloc(1, sizeof(*quota));
+
+    if (quota == NULL) {
+        return -ENOMEM;
+    }
+    (void)set_quota(bytes, until_ns, quota);
+    *quota_p = (uct_mrail_direct_quota_t *)quota;
+    return 0;
+}
+
+static void direct_quota_destroy(uct_mrail_direct_quota_t *quota,
+                                 uint64_t carried[UCT_MRAIL_MAX_RAILS])
+{
+    memset(carried, 0, UCT_MRAIL_MAX_RAILS * sizeof(*carried));
+    copy_carried((const mrail_quota_t *)quota, carried);
+    free(quota);
+}
+
+/* Returns the quota of a READ, or NULL. */
+static mrail_quota_t *quota_of(direct_read_t *read)
+{
+    const uct_mrail_direct_get_t *get = read->get;
+
+    if (get->shared != NULL) {
+        return (mrail_quota_t *)get->shared;
+    }
+    return set_quota(get->quota, get->until_ns, &read->quota) ? &read->quota
+                                                              : NULL;
 }
 
 static int read_create(uct_mrail_direct_get_t *get, direct_read_t **read_p)
@@ -310,17 +352,15 @@ static int direct_get(uct_mrail_direct_ep_t *tl_ep, uct_mrail_direct_get_t *get)
         .buffer = get->buffer, .length = get->length, .mem = memh->mem};
     direct_ep_t *ep = (direct_ep_t *)tl_ep;
     direct_read_t *read;
-    mrail_quota_t *quota;
     int ret = read_create(get, &read);
 
     if (ret != 0) {
         return ret;
     }
-    quota = set_quota(get, &read->quota) ? &read->quota : NULL;
     get->status = -EINPROGRESS;
     pthread_mutex_lock(&direct_lock);
     ret = mrail_ep_get_quota(ep->ep, &iov, 1, get->remote_address, read->rkey,
-                             quota, read);
+                             quota_of(read), read);
     pthread_mutex_unlock(&direct_lock);
     if (ret == -EINPROGRESS) {
         return 0;
@@ -351,6 +391,8 @@ static const uct_mrail_direct_ops_t direct_ops = {
     .mem_get = direct_mem_get,
     .mem_put = direct_mem_put,
     .key_pack = direct_key_pack,
+    .quota_create = direct_quota_create,
+    .quota_destroy = direct_quota_destroy,
     .get = direct_get,
     .progress = direct_progress,
 };

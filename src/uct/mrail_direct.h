@@ -1,6 +1,6 @@
 /*
  * RDMA READs for a collective component. They bypass UCX, but use the same
- * lanes and memory registrations. The component specifies how many bytes each
+ * lanes and memory registrations. The component chooses how many bytes each
  * rail should carry.
  *
  * The component looks up the symbol uct_mrail_direct in libuct_mrail.so.0 with
@@ -21,10 +21,11 @@
 
 #define UCT_MRAIL_DIRECT_ADDRESS_MAX 96 /* bytes */
 #define UCT_MRAIL_DIRECT_KEY_MAX 68     /* bytes */
-#define UCT_MRAIL_MAX_UPLINKS 64u       /* of a leaf */
+#define UCT_MRAIL_MAX_UPLINKS 64u       /* per leaf */
 
 typedef struct uct_mrail_direct_ep uct_mrail_direct_ep_t;
 typedef struct uct_mrail_direct_mem uct_mrail_direct_mem_t;
+typedef struct uct_mrail_direct_quota uct_mrail_direct_quota_t;
 
 /* One READ. Rails are numbered as uct_mrail_rails() lists them. */
 typedef struct uct_mrail_direct_get {
@@ -33,24 +34,26 @@ typedef struct uct_mrail_direct_get {
     size_t length;               /* > 0 */
     uct_mrail_direct_mem_t *mem; /* registration that covers the buffer */
     uint64_t remote_address;
-    const void *key; /* of the remote memory; used only during the call */
+    const void *key; /* key of the remote memory; get() does not keep it */
     /* Bytes that each rail should carry; all 0: the transport decides. After
      * the time until_ns, any rail may take the rest. */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
-    uint64_t until_ns; /* of CLOCK_MONOTONIC */
+    uint64_t until_ns; /* time of CLOCK_MONOTONIC */
+    /* instead of `quota` and until_ns; NULL: there is none */
+    uct_mrail_direct_quota_t *shared;
 
     /* ---- set by the transport; valid once status is not -EINPROGRESS ---- */
     int status; /* atomic: -EINPROGRESS, 0 or -errno */
-    /* bytes that each rail has carried; 0 without a quota */
+    /* bytes that each rail has carried; 0 without a quota of its own */
     uint64_t carried[UCT_MRAIL_MAX_RAILS];
 } uct_mrail_direct_get_t;
 
-/* The uplinks that the lanes of this process take where switches have port
- * rules. Lane q of a NIC takes uplink (nic_index * num_lanes + q) mod uplinks of
- * its leaf (orchestrator/ports.h). */
+/* The uplinks that the lanes of this process take if the switches have port
+ * rules. Lane q of a NIC takes uplink (nic_index * num_lanes + q) mod uplinks
+ * of its leaf (orchestrator/ports.h). */
 typedef struct uct_mrail_direct_lanes {
-    uint32_t uplinks;   /* of a leaf; 0: there are no port rules */
-    uint32_t num_lanes; /* of a rail to a peer */
+    uint32_t uplinks;   /* uplinks per leaf; 0: there are no port rules */
+    uint32_t num_lanes; /* lanes per rail to a peer */
     uint32_t nic_index[UCT_MRAIL_MAX_RAILS];
 } uct_mrail_direct_lanes_t;
 
@@ -65,9 +68,9 @@ typedef struct uct_mrail_direct_ops {
     void (*lanes)(uct_mrail_direct_lanes_t *lanes);
 
     /* Opens the interface to the engine; later calls do nothing. is_threaded:
-     * several threads may use UCX or these functions at the same time. The
-     * interface closes with the transport, and close() closes it before. All
-     * READs must have ended by then. */
+     * several threads may use UCX or these functions at the same time. close()
+     * closes the interface; otherwise it closes with the transport. All READs
+     * must have ended by then. */
     int (*open)(int is_threaded);
     void (*close)(void);
 
@@ -76,10 +79,10 @@ typedef struct uct_mrail_direct_ops {
     int (*ep_create)(const void *address, size_t length,
                      uct_mrail_direct_ep_t **ep_p);
 
-    /* Tells the capacities of the uplinks between the leaves of a rail here and
-     * the peer, for data from the peer, in bytes per second; count: 1 to
-     * UCT_MRAIL_MAX_UPLINKS. The lanes of the rail share its bytes in proportion
-     * to the uplinks that they take; see mrail_ep_set_uplinks(). */
+    /* Sets the capacities, in bytes per second, of the uplinks from the peer's
+     * leaf to the leaf of a local rail. `count` is 1 to UCT_MRAIL_MAX_UPLINKS.
+     * The lanes of the rail share its bytes in proportion to the capacities of
+     * their uplinks; see mrail_ep_set_uplinks(). */
     int (*ep_set_uplinks)(uct_mrail_direct_ep_t *ep, unsigned rail,
                           const double *uplinks, unsigned count);
 
@@ -93,9 +96,18 @@ typedef struct uct_mrail_direct_ops {
      * UCT_MRAIL_DIRECT_KEY_MAX bytes. Returns its length. */
     size_t (*key_pack)(const uct_mrail_direct_mem_t *mem, void *buffer);
 
+    /* Creates a quota that several READs from one peer consume together: the
+     * bytes of each rail, and until_ns as above. Returns 0 or -ENOMEM. */
+    int (*quota_create)(const uint64_t bytes[UCT_MRAIL_MAX_RAILS],
+                        uint64_t until_ns, uct_mrail_direct_quota_t **quota_p);
+    /* Destroys a quota whose READs have all ended. Writes the bytes that each
+     * rail has carried. */
+    void (*quota_destroy)(uct_mrail_direct_quota_t *quota,
+                          uint64_t carried[UCT_MRAIL_MAX_RAILS]);
+
     /* Starts a READ. `get` must remain valid until the READ has completed.
-     * Returns 0, -EAGAIN (retry after progress), or the error for which the
-     * peer cannot be read. */
+     * Returns 0, -EAGAIN (retry after progress), or the error because of which
+     * the peer cannot be read. */
     int (*get)(uct_mrail_direct_ep_t *ep, uct_mrail_direct_get_t *get);
     /* Makes progress and completes READs. */
     void (*progress)(void);

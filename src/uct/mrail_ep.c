@@ -2,10 +2,10 @@
  * Endpoint operations.
  *
  * Order: UCP sends the messages of an endpoint in order and expects them to
- * arrive in that order. A message that found no resources waits in the pending
- * queue, and no later operation on that endpoint may overtake it, so each
- * operation calls must_wait() first. This does not apply to the pending request
- * itself when it is dispatched, nor to other endpoints.
+ * arrive in that order. A message that finds no resources waits in the pending
+ * queue. No later operation on that endpoint may overtake it, so each operation
+ * calls must_wait() first. Operations on other endpoints need not wait, and
+ * neither does the pending request itself when it is dispatched.
  */
 #include "config.h"
 #include "uct/mrail_ep.h"
@@ -141,7 +141,7 @@ static size_t pack_zcopy(void *dest, void *arg)
     return (size_t)(p - (char *)dest);
 }
 
-/* Returns 1 if some bytes are in device memory, which the CPU cannot copy. */
+/* Returns 1 if any byte is in device memory, which the CPU cannot copy. */
 static int any_device(const zcopy_pack_t *pack)
 {
     for (int i = 0; i < pack->iov_count; ++i) {

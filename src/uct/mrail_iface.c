@@ -39,8 +39,9 @@
 #define MAX_MTU 4096
 
 /* Fragment length with which the default overhead was measured. UCP divides the
- * overhead by the fragment length, and so underestimates the cost of long
- * fragments, whose bytes are copied at both ends like those of short ones. */
+ * overhead by the fragment length. It therefore underestimates the cost of long
+ * fragments, because every byte is copied at both ends, however long the
+ * fragment is. */
 #define OVERHEAD_FRAGMENT 8192.0
 
 /* Cost in seconds of copying a fragment of this length at both ends. UCX 1.13
@@ -69,8 +70,8 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->max_conn_priv = 0;
     attr->cap.flags = CAP_FLAGS | CAP_FLAGS_INTER_NODE;
     if (md->reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) {
-        /* The CPU cannot copy device memory. am_bcopy serves UCP as well, and
-         * copies device memory by the pack function of UCP. */
+        /* The CPU cannot copy device memory. UCP can use am_bcopy instead,
+         * whose pack function copies device memory. */
         attr->cap.flags &= ~UCT_IFACE_FLAG_AM_ZCOPY;
     }
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP |
@@ -130,7 +131,7 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
         return am_bandwidth;
     case UCT_EP_OP_AM_ZCOPY:
         /* The cost of the copy is part of the bandwidth and not of the
-         * overhead, because UCP asks only once for an overhead for all
+         * overhead, because UCP requests the overhead only once, for all
          * lengths. */
         return 1 / (1 / am_bandwidth + 1 / AM_COPY_BANDWIDTH);
     default:

@@ -5,11 +5,11 @@
  * The cache follows UCX's memory events and drops a region when its pages are
  * unmapped. If other memory is later mapped at the same address, it is
  * registered again. If UCP has its own cache (UCT_MRAIL_HAVE_UCP_RCACHE), that
- * cache does the same, and this file registers memory at each call.
+ * cache follows the events, and this file registers memory at each call.
  *
- * Only a UCX with CUDA support has events of device memory. Each use of a
- * cached region therefore compares the buffer id, which differs after device
- * memory was freed and allocated again.
+ * Only a UCX with CUDA support reports events of device memory. Each use of a
+ * cached region therefore compares the buffer id, which changes when device
+ * memory is freed and allocated again.
  */
 #include "config.h"
 #include "uct/mrail_mem.h"
@@ -201,8 +201,8 @@ ucs_status_t uct_mrail_memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh)
     return status;
 }
 
-/* If this md does not register device memory, UCX takes the memory for host
- * memory, and would copy parts of it by the CPU. */
+/* If this md does not register device memory, UCX mistakes it for host memory,
+ * and would let the CPU copy parts of it. */
 static ucs_status_t md_reg(uct_mrail_md_t *md, void *address, size_t length,
                            uint64_t flags, uct_mem_h *memh_p)
 {

@@ -14,11 +14,11 @@ typedef struct uct_mrail_rail {
     uint64_t subnet; /* rails with the same subnet share a leaf switch */
     uint8_t gid[16]; /* identifies the port */
     double speed;    /* current rate of the port, bytes per second */
-    /* bytes per second that this process's GETs recently reached on the rail
-     * while they kept it busy; 0: unknown. Excludes traffic of other processes
-     * on the node. */
+    /* rate, in bytes per second, that this process's GETs recently reached
+     * while they kept the rail busy; 0: unknown. Excludes traffic of other
+     * processes on the node. */
     double live_in;
-    double live_out; /* the corresponding rate of PUTs */
+    double live_out; /* rate of PUTs, as for live_in */
     int is_up;       /* 0: the rail carries no traffic at present */
     char device[64];
 } uct_mrail_rail_t;

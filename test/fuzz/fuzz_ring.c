@@ -3,12 +3,13 @@
  * each read may have any content.
  *
  * Also checked: no copy reaches beyond the ring, each accepted record is in
- * range, and the table of mrail trace accepts it.
+ * range, and the table and the tracks of mrail trace accept it.
  */
 #include "config.h"
 #include "fuzz.h"
 #include "telemetry/ring.h"
 #include "tools/trace_table.h"
+#include "tools/trace_tracks.h"
 
 #include <errno.h>
 
@@ -54,6 +55,35 @@ static void check_table(trace_table_t *table)
     trace_table_clear(table);
 }
 
+static int no_rank(const void *arg, uint64_t peer)
+{
+    return -1;
+}
+
+/* Returns tracks whose trace is not kept. */
+static trace_tracks_t *open_tracks(void)
+{
+    static mrail_page_t page;
+    static perfetto_t trace;
+    const trace_tracks_config_t config = {.page = &page, .rank_of = no_rank};
+
+    if (trace.stream == NULL) {
+        perfetto_begin(&trace, fopen("/dev/null", "we"), 0, 0, 0);
+        FUZZ_CHECK(trace.stream != NULL, "/dev/null");
+    }
+    return trace_tracks_create(&trace, &config);
+}
+
+static void check_tracks(trace_tracks_t *tracks, uint64_t num_records)
+{
+    const trace_totals_t *totals = trace_tracks_totals(tracks);
+
+    trace_tracks_finish(tracks, NULL, 0);
+    FUZZ_CHECK(totals->records + totals->unshown == num_records, "%llu records",
+               (unsigned long long)num_records);
+    trace_tracks_destroy(tracks);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_in_t in = {data, data + size};
@@ -67,7 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mrail_ring_record_t records[MAX_RECORDS];
     mrail_ring_reader_t reader;
     trace_table_t table = {0};
-    uint64_t head = 0, before;
+    trace_tracks_t *tracks;
+    uint64_t head = 0, before, accepted = 0;
     int ret;
 
     if (fuzz_u8(&in) & 1) {
@@ -80,6 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK((reader.num_records >= MRAIL_RING_MIN) &&
                    (reader.num_records <= MAX_RECORDS),
                "%u records", reader.num_records);
+    tracks = open_tracks();
+    FUZZ_CHECK(tracks != NULL, "no memory");
     while (fuzz_left(&in) > 0) {
         mrail_ring_span_t span;
 
@@ -102,8 +135,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < ret; ++i) {
             check_record(&records[i]);
             FUZZ_CHECK(trace_table_add(&table, &records[i]) == 0, "no memory");
+            FUZZ_CHECK(trace_tracks_record(tracks, &records[i]) == 0,
+                       "no memory");
+            ++accepted;
         }
     }
     check_table(&table);
+    check_tracks(tracks, accepted);
     return 0;
 }

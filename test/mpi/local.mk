@@ -6,17 +6,20 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/commands.sh \
     test/mpi/errors.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/misc.sh test/mpi/failover.sh test/mpi/top.sh \
+    test/mpi/trace.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
     test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
-    test/mpi/direct.sh test/mpi/topology.sh test/mpi/gpu-exchange.sh \
-    test/mpi/gpu-bad.sh test/mpi/gpu-stream.sh
+    test/mpi/direct.sh test/mpi/rails.sh test/mpi/topology.sh \
+    test/mpi/gpu-exchange.sh test/mpi/gpu-bad.sh test/mpi/gpu-stream.sh \
+    test/mpi/exporter.sh
 TIMING_TESTS += test/mpi/pair.sh test/mpi/diagnose.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/diagnose.sh \
     test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py \
-    test/mpi/diagnose_cases.py
+    test/mpi/diagnose_cases.py test/mpi/exporter_job.py \
+    test/mpi/trace_check.py
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
@@ -24,8 +27,8 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
-    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_gpu_bad \
-    mpi_gpu_pair mpi_diagnose mpi_enqueue
+    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_rails \
+    mpi_gpu_bad mpi_gpu_pair mpi_diagnose mpi_enqueue
 mpi_enqueue_SOURCES = test/mpi/mpi_enqueue.c test/mpi/mpi_test.h \
     src/mpi/stream/stream.h $(BENCH_DEVICE) src/tools/bench_data.c
 mpi_enqueue_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
@@ -107,7 +110,14 @@ mpi_scarce_SOURCES = test/mpi/mpi_scarce.c test/mpi/mpi_test.h \
 mpi_scarce_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_scarce_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_scarce_LDADD = $(MPI_LIBS) -ldl
+mpi_rails_SOURCES = test/mpi/mpi_rails.c test/mpi/mpi_test.h \
+    test/mpi/direct_faults.c test/mpi/direct_faults.h \
+    src/tools/bench_coll.c src/tools/bench_coll.h
+mpi_rails_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_rails_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_rails_LDADD = $(MPI_LIBS) -ldl
 mpi_direct_SOURCES = test/mpi/mpi_direct.c test/mpi/mpi_test.h \
+    test/mpi/direct_faults.c test/mpi/direct_faults.h \
     src/uct/mrail_direct.h src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_direct_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_direct_CFLAGS = $(MPI_TEST_CFLAGS)

@@ -9,6 +9,7 @@
  *                       functions of the transport that fail
  */
 #include "config.h"
+#include "direct_faults.h"
 #include "mpi_test.h"
 
 #include "base/rng.h"
@@ -44,23 +45,19 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Looks up the functions as a collective component does. */
 static int find_ops(void)
 {
     void *file = dlopen("libuct_mrail.so.0", RTLD_NOW | RTLD_NOLOAD);
-    uct_mrail_direct_func_t direct;
     uct_mrail_rails_func_t rails;
     uct_mrail_rail_t list[UCT_MRAIL_MAX_RAILS];
 
-    if (file == NULL) {
+    ops = direct_find_ops();
+    if (ops == NULL) {
         return 0;
     }
-    *(void **)&direct = dlsym(file, "uct_mrail_direct");
     *(void **)&rails = dlsym(file, "uct_mrail_rails");
-    ops = (direct != NULL) ? direct() : NULL;
     num_rails = (rails != NULL) ? rails(list) : 0;
-    return ops != NULL && ops->struct_size == sizeof(*ops) &&
-           ops->get_size == sizeof(uct_mrail_direct_get_t) && num_rails > 0;
+    return num_rails > 0;
 }
 
 static int connect_partner(void)
@@ -316,79 +313,32 @@ static int exchange(const mrail_bench_coll_t *coll, uint64_t wanted)
     return ok;
 }
 
-/* ---- functions of the transport that fail ---- */
-
-static uct_mrail_direct_ops_t real;
-static unsigned num_calls;
-
-/* Every third call fails, beginning with the first. */
-static int fail_mem_get(void *address, size_t length,
-                        uct_mrail_direct_mem_t **mem_p)
-{
-    return (num_calls++ % 3 == 0) ? -ENOMEM
-                                  : real.mem_get(address, length, mem_p);
-}
-
-/* Every second call of these functions fails. */
-
-static int fail_get(uct_mrail_direct_ep_t *to_peer, uct_mrail_direct_get_t *get)
-{
-    return (num_calls++ % 2 == 0) ? -EIO : real.get(to_peer, get);
-}
-
-static int busy_get(uct_mrail_direct_ep_t *to_peer, uct_mrail_direct_get_t *get)
-{
-    return (num_calls++ % 2 == 0) ? -EAGAIN : real.get(to_peer, get);
-}
-
-/* A READ that ends with an error. */
-static int bad_get(uct_mrail_direct_ep_t *to_peer, uct_mrail_direct_get_t *get)
-{
-    get->status = -EIO;
-    return (num_calls++ % 2 == 0) ? 0 : real.get(to_peer, get);
-}
-
-/* The table is constant, but in memory of this process. */
-static int may_replace(void)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = (uintptr_t)ops / page * page;
-    uintptr_t last = ((uintptr_t)ops + sizeof(*ops) + page - 1) / page * page;
-
-    real = *ops;
-    return mprotect((void *)first, last - first, PROT_READ | PROT_WRITE) == 0;
-}
-
 static void test_planned(void)
 {
-    uct_mrail_direct_ops_t *replaced;
     int rank = mt_rank(MPI_COMM_WORLD);
     uint64_t all = (uint64_t)CALLS * BYTES;
     mrail_bench_coll_t coll;
 
     mrail_bench_coll_open(&coll);
     mt_result("direct messages are READ", exchange(&coll, all));
-    mt_result("functions can be replaced", find_ops() && may_replace());
+    mt_result("functions can be replaced", direct_faults_init());
     if (mt_failures > 0) {
         return;
     }
-    replaced = (uct_mrail_direct_ops_t *)(uintptr_t)ops;
     /* One of the partners cannot register its memory to send in calls 0 and 3,
      * and to receive in call 1. */
     if (rank < partner) {
-        replaced->mem_get = fail_mem_get;
+        direct_faults_set(DIRECT_FAIL_MEM_GET);
     }
     mt_result("memory that cannot be registered",
               exchange(&coll, (rank < partner) ? all / 4 * 3 : all / 2));
-    *replaced = real;
-    num_calls = 0;
-    replaced->get = fail_get;
+    direct_faults_set(DIRECT_FAIL_GET);
     mt_result("every second READ is refused", exchange(&coll, all / 2));
-    replaced->get = bad_get;
+    direct_faults_set(DIRECT_BAD_GET);
     mt_result("every second READ ends with an error", exchange(&coll, all / 2));
-    replaced->get = busy_get;
+    direct_faults_set(DIRECT_BUSY_GET);
     mt_result("every READ has to wait", exchange(&coll, all));
-    *replaced = real;
+    direct_faults_set(DIRECT_NO_FAULT);
     mrail_bench_coll_close(&coll);
 }
 

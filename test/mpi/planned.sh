@@ -59,6 +59,9 @@ exchanges 'single-rail ranks, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$single_rail" \
 exchanges 'single-rail ranks, more ranks than rails' 2x2 8 "$single_rail" \
     --seeds 1-$last $relays
 exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
+# Large chunks are READ.
+exchanges 'single-rail ranks, large chunks' 2x4 8 \
+    "$(echo "$single_rail" | sed s/4096/65536/)" --seeds 1-$last $relays
 exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
 # On fast rails, the in-flight limit of these exchanges is reached only if it
 # is a few microseconds.

@@ -49,6 +49,12 @@ exchanges()
 exchanges 'different rails' 2x4 8 '' \
     "$tmp/some" all soft0 soft1,soft2 all soft3 all soft0,soft3 soft1 -- \
     "$build/mpi_planned" --seeds 1-$last --relays
+chunks_of_4k=$small
+small=$(echo "$small" | sed s/4096/65536/) # READs
+exchanges 'different rails, large chunks' 2x4 8 '' \
+    "$tmp/some" all soft0 soft1,soft2 all soft3 all soft0,soft3 soft1 -- \
+    "$build/mpi_planned" --seeds 1-$last --relays
+small=$chunks_of_4k
 exchanges 'one multi-rail rank among single-rail ranks' 2x2 4 '' \
     "$tmp/some" all soft1 soft0 soft1 -- \
     "$build/mpi_planned" --seeds 1-$last --relays

@@ -3,14 +3,17 @@ TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
     test/tools/check-layers.sh \
     test/tools/figures.sh test/tools/chroot.sh test/tools/tree.sh \
     test/tools/lanes.sh test/tools/man.sh test/tools/options.sh \
-    test/tools/plan.sh test/tools/simulate.sh \
+    test/tools/plan.sh test/tools/simulate.sh test/tools/exporter.sh \
     test/tools/style.sh test/tools/messages.sh test/tools/tap.sh \
     test/tools/readme-figure.sh test/tools/configure.sh test/tools/build.sh
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/distributed.sh \
     test/tools/node.xml test/tools/plan_check.py test/tools/test_bench_tools.py \
     test/tools/test_bench_figures.py test/tools/test_bench_paths.py \
-    test/tools/bench_lines.py
+    test/tools/bench_lines.py test/tools/exporter_http.py \
+    test/tools/exporter-time.sh test/tools/exporter_time.py \
+    test/tools/exporter_docs.py test/tools/prometheus.py
+TIMING_TESTS += test/tools/exporter-time.sh
 TESTS += $(TOOL_SCRIPT_TESTS)
 
 if HAVE_CMOCKA
@@ -28,8 +31,17 @@ test_tool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_tool_LDADD = libmrail-tool.la $(TEST_LIBS)
 
 check_PROGRAMS += test_number test_json test_top test_trace \
-    test_diagnose
-TESTS += test_number test_json test_top test_trace test_diagnose
+    test_perfetto test_diagnose test_exporter test_exporter_files
+TESTS += test_number test_json test_top test_trace test_perfetto test_diagnose \
+    test_exporter test_exporter_files
+test_exporter_files_SOURCES = test/tools/test_exporter_files.c
+test_exporter_files_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_exporter_files_LDADD = libmrail-exporter.la libmrail-top.la \
+    libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
+test_exporter_SOURCES = test/tools/test_exporter.c
+test_exporter_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_exporter_LDADD = libmrail-exporter.la libmrail-top.la \
+    libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
 test_diagnose_SOURCES = test/tools/test_diagnose.c
 test_diagnose_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
@@ -45,10 +57,19 @@ test_trace_SOURCES = test/tools/test_trace.c
 test_trace_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
     libmrail-tool.la $(TEST_LIBS)
+test_perfetto_SOURCES = test/tools/test_perfetto.c
+test_perfetto_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_perfetto_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la $(TEST_LIBS)
 test_json_SOURCES = test/tools/test_json.c
 test_json_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)
 test_json_LDADD = libmrail-tool.la $(CJSON_LIBS) $(TEST_LIBS)
 endif
+
+# Used by exporter.sh and exporter-time.sh.
+check_PROGRAMS += exporter_pages
+exporter_pages_SOURCES = test/tools/exporter_pages.c
+exporter_pages_LDADD = libmrail-telemetry.la libmrail-base.la
 
 # Used by acl-linux.sh.
 check_PROGRAMS += udp_ports

@@ -69,7 +69,9 @@ check 'it has everything that make install installs' complete
 for file in usr/bin/mrail mrail/mrail-uct.so doc/mrail/README.md \
     doc/mrail/docs/loading.md doc/mrail/copyright ucx/libuct_mrail.so.0 \
     mrail/libmrail-softroce.so \
-    mrail/softgpu/libcuda.so.1 man1/mrail-run.1.gz; do
+    mrail/softgpu/libcuda.so.1 man1/mrail-run.1.gz \
+    examples/exporter/mrail-alerts.yml \
+    examples/exporter/mrail-exporter@.service; do
     check "it has $file" has "$file"
 done
 check 'Open MPI finds the hook component' hook_resolves

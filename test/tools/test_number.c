@@ -98,6 +98,17 @@ static void test_iec_sizes(void **state)
     assert_true(value == (uint64_t)3 << 40);
 }
 
+/* 100000 * 1e-6 is less than 0.1, so the limit itself would be refused. */
+static void test_seconds_at_the_limit(void **state)
+{
+    double seconds;
+
+    assert_int_equal(mrail_number_seconds("0.1", 0.1, 1, &seconds), 0);
+    assert_int_equal(mrail_number_seconds("100ms", 0.1, 1, &seconds), 0);
+    assert_int_equal(mrail_number_seconds("0.3", 0, 0.3, &seconds), 0);
+    assert_int_equal(mrail_number_seconds("300ms", 0, 0.3, &seconds), 0);
+}
+
 static void test_seconds(void **state)
 {
     static const struct {
@@ -324,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_ppm),
         cmocka_unit_test(test_iec_sizes),
         cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_seconds_at_the_limit),
         cmocka_unit_test(test_rates),
         cmocka_unit_test(test_size_lists),
         cmocka_unit_test(test_size_ranges_random),

@@ -551,6 +551,26 @@ static void test_ring_is_followed(void **state)
     assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_GONE);
 }
 
+/* A reader asks for records as long as it has the file open. */
+static void test_records_are_requested(void **state)
+{
+    mrail_page_file_t *file = create();
+    mrail_follow_t one, other;
+
+    assert_int_equal(mrail_follow_open(&one, path), MRAIL_PAGE_ALIVE);
+    assert_int_equal(mrail_follow_open(&other, path), MRAIL_PAGE_ALIVE);
+    assert_false(mrail_page_is_followed(file));
+    mrail_follow_request(&one);
+    mrail_follow_request(&other);
+    assert_true(mrail_page_is_followed(file));
+    assert_true(mrail_follow_is_alive(&one));
+    mrail_follow_close(&one);
+    assert_true(mrail_page_is_followed(file));
+    mrail_follow_close(&other);
+    assert_false(mrail_page_is_followed(file));
+    mrail_page_remove(file);
+}
+
 static void test_no_ring(void **state)
 {
     mrail_page_file_t *file;
@@ -675,6 +695,7 @@ int main(void)
         TEST(test_foreign),
         TEST(test_any_bytes),
         TEST(test_ring_is_followed),
+        TEST(test_records_are_requested),
         TEST(test_no_ring),
         TEST(test_ring_that_shrinks),
         TEST(test_ring_of_a_child),

@@ -114,13 +114,13 @@ static void test_shared(void **state)
     release();
 }
 
-/* Completes requests of rail 0 only, for `for_ns`. */
-static void only_first_rail(mrail_ns_t for_ns)
+/* Completes requests of one rail only, for `for_ns`. */
+static void only_rail(unsigned rail, mrail_ns_t for_ns)
 {
     mrail_ns_t end_ns = fake_now_ns + for_ns;
 
     while (fake_now_ns < end_ns) {
-        fake_complete_send(engine->rails[0].cq, IBV_WC_SUCCESS);
+        fake_complete_send(engine->rails[rail].cq, IBV_WC_SUCCESS);
         fake_now_ns += 100 * MRAIL_NS_PER_US;
         mrail_iface_progress(ifaces[0]);
     }
@@ -138,12 +138,59 @@ static void test_until(void **state)
     mrail_rng_init(&rng, 3);
     quota.until_ns = fake_now_ns + 40 * MRAIL_NS_PER_MS;
     get(length, &quota);
-    only_first_rail(30 * MRAIL_NS_PER_MS);
+    only_rail(0, 30 * MRAIL_NS_PER_MS);
     assert_int_equal(carried(0), 1 << 20);
-    only_first_rail(30 * MRAIL_NS_PER_MS);
+    only_rail(0, 30 * MRAIL_NS_PER_MS);
     assert_true(carried(0) > 2 << 20);
     finish(&rng);
     assert_int_equal(carried(0) + carried(1), length);
+    release();
+}
+
+/* The same for operations that share a quota. */
+static void test_shared_until(void **state)
+{
+    mrail_quota_t quota = {.left = {1 << 20, 7 << 20}};
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 8);
+    quota.until_ns = fake_now_ns + 40 * MRAIL_NS_PER_MS;
+    for (unsigned i = 0; i < 64; ++i) {
+        get(128 << 10, &quota);
+    }
+    only_rail(0, 30 * MRAIL_NS_PER_MS);
+    assert_int_equal(carried(0), 1 << 20);
+    only_rail(0, 30 * MRAIL_NS_PER_MS);
+    assert_true(carried(0) > 2 << 20);
+    finish(&rng);
+    assert_int_equal(carried(0) + carried(1), 8 << 20);
+    release();
+}
+
+/* An operation whose rail has no room does not delay later operations on other
+ * rails, whether these have a quota or not. */
+static void test_rails_are_independent(void **state)
+{
+    mrail_quota_t first = {.left = {sizeof(memory), 0},
+                           .until_ns = MRAIL_NS_NEVER};
+    mrail_quota_t second = {.left = {0, 2 << 20}, .until_ns = MRAIL_NS_NEVER};
+    mrail_rng_t rng;
+
+    connect(2);
+    mrail_rng_init(&rng, 9);
+    get(2 << 20, NULL); /* measures both lanes */
+    finish(&rng);
+    get(sizeof(memory) / 2, &first);
+    get(sizeof(memory) / 2, &first);
+    get(1 << 20, &second);
+    get(1 << 20, &second);
+    get(1 << 20, NULL);
+    only_rail(1, 30 * MRAIL_NS_PER_MS);
+    assert_int_equal(second.carried[1], 2 << 20);
+    assert_int_equal(peer_of(0)->uncut_bytes, first.left[0]);
+    finish(&rng);
+    assert_int_equal(first.carried[0], sizeof(memory));
     release();
 }
 
@@ -370,6 +417,8 @@ int main(void)
         ON_ENGINE(test_exact),
         ON_ENGINE(test_shared),
         ON_ENGINE(test_until),
+        ON_ENGINE(test_shared_until),
+        ON_ENGINE(test_rails_are_independent),
         ON_ENGINE(test_connecting_rail),
         ON_ENGINE(test_suspected_rail),
         ON_ENGINE(test_failed_rail),

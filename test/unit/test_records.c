@@ -4,6 +4,8 @@
  * produce one for each completion that the engine requested.
  */
 #include "config.h"
+#include "rail/state/record.h"
+
 #include "mock_peer.h"
 
 #include <errno.h>
@@ -252,6 +254,53 @@ static void test_messages_and_puts(void **state)
     finish();
 }
 
+/* Nothing is recorded while recording is off. The next record does not count
+ * the messages of that time. */
+static void test_switch(void **state)
+{
+    unsigned batch;
+
+    begin(1);
+    batch = peer_of(0)->lanes[0]->sq_depth / 4;
+    mrail_record_switch(engine, 0);
+    transfer(sizeof(memory), 1);
+    complete_after(70, IBV_WC_SUCCESS);
+    send_messages(batch + 5);
+    complete_after(70, IBV_WC_SUCCESS);
+    assert_int_equal(read_records(), 0);
+    mrail_record_switch(engine, 0);
+    mrail_record_switch(engine, 1);
+    mrail_record_switch(engine, 1);
+    send_messages(batch);
+    complete_after(70, IBV_WC_SUCCESS);
+    assert_int_equal(read_records(), 1);
+    assert_int_equal(records[0].kind, MRAIL_RING_AM);
+    assert_int_equal(records[0].count, batch - 5);
+    assert_int_equal(records[0].length,
+                     (batch - 5) * (LENGTH + sizeof(mrail_data_hdr_t)));
+    transfer(sizeof(memory), 1);
+    complete_after(70, IBV_WC_SUCCESS);
+    assert_int_equal(read_records(), 1);
+    finish();
+}
+
+/* A batch whose completion is outstanding when recording is switched off and on
+ * again is recorded. */
+static void test_switch_during_batch(void **state)
+{
+    unsigned batch;
+
+    begin(1);
+    batch = peer_of(0)->lanes[0]->sq_depth / 4;
+    send_messages(batch);
+    mrail_record_switch(engine, 0);
+    mrail_record_switch(engine, 1);
+    complete_after(70, IBV_WC_SUCCESS);
+    assert_int_equal(read_records(), 1);
+    assert_int_equal(records[0].count, batch);
+    finish();
+}
+
 static void test_failed_batch(void **state)
 {
     begin(1);
@@ -284,6 +333,8 @@ int main(void)
         ON_ENGINE(test_batch_of_messages),
         ON_ENGINE(test_late_completion_of_messages),
         ON_ENGINE(test_messages_and_puts),
+        ON_ENGINE(test_switch),
+        ON_ENGINE(test_switch_during_batch),
         ON_ENGINE(test_failed_batch),
         ON_ENGINE(test_off),
     };

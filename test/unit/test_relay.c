@@ -676,9 +676,9 @@ static void test_impossible_flows(void **state)
 static void test_overlap(void **state)
 {
     mrail_relay_flow_t flows[3] = {
-        {0, 3, NONE, NONE, 0, 100},
-        {0, 3, 1, NONE, 200, 100},
-        {0, 3, 2, NONE, 100, 101},
+        {0, 3, NONE, NONE, 0, 100, NONE, NONE},
+        {0, 3, 1, NONE, 200, 100, NONE, NONE},
+        {0, 3, 2, NONE, 100, 101, NONE, NONE},
     };
 
     place();

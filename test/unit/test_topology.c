@@ -2,7 +2,8 @@
  * and the decision whether a plan is worth its cost. */
 #include "config.h"
 #include "mpi/coll/plan_cost.h"
-#include "mpi/coll/schedule.h"
+#include "mpi/coll/relay_quota.h"
+#include "mpi/coll/schedule_internal.h"
 #include "mpi/coll/topo_file.h"
 #include "mpi/coll/topology.h"
 #include "mpi/coll/unplanned.h"
@@ -464,6 +465,85 @@ static void check_pair(const job_t *job, unsigned from, unsigned to,
     assert_int_equal(covered, bytes);
 }
 
+typedef uint64_t node_rails_t[MAX_RANKS][UCT_MRAIL_MAX_RAILS];
+
+/* Adds the bytes that a rank READs, by node and rail. */
+static void add_reads(const job_t *job, uint32_t rank, size_t header,
+                      node_rails_t sums)
+{
+    const mca_coll_mrail_schedule_t *schedule = job->schedules[rank];
+    const mca_coll_mrail_topology_t *topology = schedule->topology;
+    const mca_coll_mrail_relay_sizes_t sizes = {4096, header};
+    mca_coll_mrail_relay_quota_t quotas[MAX_RANKS];
+    uint64_t *row = sums[topology->node_of[rank]];
+    uint32_t place[MAX_RANKS];
+    unsigned count = mca_coll_mrail_relay_quotas(
+        topology, schedule->flows, schedule->num_flows, &sizes, place, quotas);
+
+    assert_int_equal(count, schedule->channels[rank]);
+    for (size_t i = 0; i < schedule->num_recvs; ++i) {
+        for (unsigned rail = 0; rail < topology->num_rails; ++rail) {
+            row[rail] += schedule->recvs[i].quota[rail];
+        }
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        assert_int_equal(place[quotas[i].from], i);
+        assert_true(topology->node_of[quotas[i].from] !=
+                    topology->node_of[rank]);
+        for (unsigned k = 0; k < UCT_MRAIL_MAX_RAILS; ++k) {
+            if (k < mca_coll_mrail_topology_num_rails(topology, rank)) {
+                row[mca_coll_mrail_topology_rail(topology, rank, k)] +=
+                    quotas[i].bytes[k];
+            } else {
+                assert_int_equal(quotas[i].bytes[k], 0);
+            }
+        }
+    }
+}
+
+static uint64_t count_chunks(const job_t *job)
+{
+    const mca_coll_mrail_schedule_t *schedule = job->schedules[0];
+    const uint32_t *node_of = schedule->topology->node_of;
+    uint64_t chunks = 0;
+
+    for (size_t i = 0; i < schedule->num_flows; ++i) {
+        const mrail_relay_flow_t *flow = &schedule->flows[i];
+
+        chunks += (node_of[flow->from] != node_of[flow->to])
+                      ? (flow->bytes + 4095) / 4096
+                      : 0;
+    }
+    return chunks;
+}
+
+/* The READs of all ranks load each rail with the bytes of the plan. */
+static void check_rails(const job_t *job)
+{
+    const mca_coll_mrail_schedule_t *schedule = job->schedules[0];
+    node_rails_t sums = {{0}}, with_headers = {{0}};
+    uint64_t headers = 0;
+
+    for (uint32_t i = 0; i < job->num_ranks; ++i) {
+        add_reads(job, i, 0, sums);
+        add_reads(job, i, 64, with_headers);
+    }
+    for (unsigned i = 0; i < mrail_plan_num_links(schedule->plan); ++i) {
+        mrail_plan_link_t link;
+
+        mrail_plan_link(schedule->plan, i, &link);
+        if (link.kind == MRAIL_PLAN_RAIL_IN) {
+            link.bytes -=
+                (double)mca_coll_mrail_schedule_rail(
+                    schedule->topology, schedule->rails, link.a, link.b)
+                    ->small_in;
+            assert_int_equal(sums[link.a][link.b], (uint64_t)link.bytes);
+            headers += with_headers[link.a][link.b] - sums[link.a][link.b];
+        }
+    }
+    assert_int_equal(headers, 64 * count_chunks(job));
+}
+
 static uint32_t draw_rails(mrail_rng_t *rng, unsigned rails)
 {
     uint32_t mask = 0;
@@ -503,6 +583,9 @@ static unsigned run_seed(uint64_t seed)
         }
     }
     planned = make(&job)->is_planned;
+    if (planned) {
+        check_rails(&job);
+    }
     for (unsigned from = 0; planned && from < job.num_ranks; ++from) {
         for (unsigned to = 0; to < job.num_ranks; ++to) {
             uint64_t bytes = job.bytes[from][to];

@@ -79,7 +79,7 @@
 
 /* ---- module ---- */
 
-/* Functions of the modules that served the communicator before. */
+/* Functions of the communicator's previous modules. */
 #define PREVIOUS(_name, _kind, _root, _params, _args)                          \
     mca_coll_base_module_t *_name##_module, *i##_name##_module;                \
     int (*_name)(UNWRAP _params struct ompi_communicator_t * comm,             \
@@ -90,8 +90,8 @@
 
 typedef struct calls_module {
     mca_coll_base_module_t super;
-    mrail_calls_comm_t *record; /* in the file; NULL: not enabled */
-    uint32_t index;             /* of that record */
+    mrail_calls_comm_t *record; /* record in the file; NULL: not enabled */
+    uint32_t index;             /* index of that record */
     /* A collective may be built from others on the same communicator, which do
      * not count. */
     int is_inside;
@@ -178,8 +178,8 @@ static inline void calls_leave(calls_module_t *module, int counts)
 COLLECTIVES(COUNT)
 
 /* Until Open MPI installs this module, the communicator holds the functions of
- * the previous modules. A call for which they have no function gets none here
- * either. */
+ * the previous modules. If they have no function for a call, this module has
+ * none either. */
 #define REPLACE_ONE(_name)                                                     \
     if (comm->c_coll->coll_##_name != NULL) {                                  \
         module->_name = comm->c_coll->coll_##_name;                            \
@@ -262,7 +262,7 @@ mca_coll_mrailcalls_comm_query(struct ompi_communicator_t *comm, int *priority)
     }
     module = OBJ_NEW(calls_module_t);
     if (module == NULL) {
-        return NULL; /* the calls are made, but not counted */
+        return NULL; /* the calls then work, but are not counted */
     }
     *priority = 100; /* the highest that Open MPI knows */
     module->super.coll_module_enable = calls_enable;

@@ -1,7 +1,7 @@
 /*
  * Waits for messages: MPI's blocking point-to-point calls. They end in
  * functions of the pml and of requests, which Open MPI calls through tables.
- * This file puts functions of its own into these tables.
+ * This file replaces functions in these tables.
  *
  * A replacement notes the call in private memory. notice() publishes it only if
  * MPI's progress runs for a while before the call returns, so a call that
@@ -15,7 +15,7 @@
 #include "opal/runtime/opal_progress.h"
 
 static mca_pml_base_module_t pml;   /* functions that were replaced */
-static ompi_request_fns_t requests; /* the same */
+static ompi_request_fns_t requests; /* functions that were replaced */
 static int is_begun;
 
 /* The call in progress. */
@@ -34,7 +34,7 @@ static void end_wait(void)
     }
 }
 
-/* Makes a call, as a wait unless a collective makes it. */
+/* Makes a call. The call counts as a wait unless a collective makes it. */
 #define AS_WAIT(_kind, _peer, _tag, _comm, _call)                              \
     do {                                                                       \
         int ret;                                                               \

@@ -1,7 +1,7 @@
 /*
  * Open MPI coll component "mrailcalls": counts the collectives of each
- * communicator, and the waits for messages, in the file of telemetry/calls.h.
- * `mrail diagnose` reads it.
+ * communicator and the waits for messages. It writes the counts to the file
+ * that telemetry/calls.h describes. `mrail diagnose` reads it.
  *
  *   component  the file of this process              calls_component.c
  *   module     one for each communicator             calls_module.c
@@ -10,7 +10,7 @@
  * The module has the highest priority, and calls the function of the previous
  * module after it has counted the call. It needs no LD_PRELOAD, and counts the
  * calls of Fortran programs as well. Persistent collectives start without a
- * call of coll, so they are not counted.
+ * call of coll, so the component does not count them.
  */
 #ifndef MRAIL_MPI_CALLS_H
 #define MRAIL_MPI_CALLS_H

@@ -7,7 +7,7 @@
 
 /* ---- size ---- */
 
-/* Multiplies once for all ranks, because this runs in every call. */
+/* Multiplies once for all ranks, because every call runs this function. */
 static uint64_t largest_v(const mca_coll_mrail_args_side_t *side, int ranks,
                           int self)
 {

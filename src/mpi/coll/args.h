@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* MPI functions. The nonblocking forms count as the blocking ones. */
+/* MPI functions. A nonblocking function has the value of its blocking form. */
 typedef enum mca_coll_mrail_func {
     MCA_COLL_MRAIL_ALLTOALL,
     MCA_COLL_MRAIL_ALLTOALLV,
@@ -23,7 +23,7 @@ typedef enum mca_coll_mrail_func {
 typedef struct mca_coll_mrail_args_side {
     const void *buffer;
     int count;                            /* MPI_Alltoall */
-    const int *counts, *disps;            /* the other two */
+    const int *counts, *disps;            /* MPI_Alltoallv, MPI_Alltoallw */
     struct ompi_datatype_t *type;         /* not MPI_Alltoallw */
     struct ompi_datatype_t *const *types; /* MPI_Alltoallw */
 } mca_coll_mrail_args_side_t;

@@ -32,9 +32,9 @@ typedef struct streams {
 } streams_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static streams_t *all_streams; /* of all contexts that were used */
+static streams_t *all_streams; /* streams of all contexts used so far */
 static size_t num_streams;
-static unsigned num_copies; /* on devices */
+static unsigned num_copies; /* number of copies on devices */
 
 /* Returns the streams of a context, or NULL. The lock is held. */
 static streams_t *find_streams(CUcontext ctx)
@@ -62,8 +62,8 @@ static CUresult copy_in(const mrail_cuda_t *cuda, CUstream stream, void *to,
                                     : result;
 }
 
-/* Another context may have the address of one that was destroyed. Streams that
- * are invalid are therefore created again. */
+/* A new context may have the address of a destroyed one. If the streams of a
+ * context are invalid, they are therefore created again. */
 static CUresult copy_with_lock(const mrail_cuda_t *cuda, CUcontext ctx,
                                direction_t direction, void *to,
                                const void *from, size_t bytes, CUevent event)
@@ -206,8 +206,8 @@ int mca_coll_mrail_copy_now(void *to, const void *from, size_t bytes)
 
 /* ---- host memory ---- */
 
-/* Blocks that the process keeps for later calls: their number and total size.
- */
+/* Maximum number and total size of the blocks that the process keeps for later
+ * calls. */
 #define MAX_KEPT 8u
 #define MAX_KEPT_BYTES ((size_t)256 << 20)
 /* Blocks have a multiple of this size, so that later calls can use them. */
@@ -247,7 +247,7 @@ static int take_kept(size_t size, mca_coll_mrail_block_t *block)
     return best < MAX_KEPT;
 }
 
-/* The memory does not come from the driver, because the end of a context would
+/* The driver does not allocate the memory, because the end of a context would
  * free it. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block)

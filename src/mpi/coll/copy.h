@@ -1,8 +1,8 @@
 /*
  * Copies between host and device memory by the copy engines of GPUs, and host
- * memory for them. Copies are ordered neither among each other nor with the
+ * memory for these copies. Copies have no order among each other, or with the
  * application's streams. No function changes the current context of a thread.
- * Any thread may call them.
+ * Any thread may call these functions.
  */
 #ifndef MRAIL_MPI_COLL_COPY_H
 #define MRAIL_MPI_COLL_COPY_H
@@ -14,28 +14,28 @@
 /* A copy in progress. A zeroed object is complete. */
 typedef struct mca_coll_mrail_copy {
     CUevent event; /* NULL: complete */
-    CUcontext ctx; /* of the event */
+    CUcontext ctx; /* context of the event */
 } mca_coll_mrail_copy_t;
 
-/* Starts a copy. Both ends may be host or device memory. They must not change
- * until the copy is complete. Returns 0, or -EIO: the error has been
- * printed. */
+/* Starts a copy. Both ends may be host or device memory, and must not change
+ * until the copy is complete. Returns 0, or -EIO after it has printed the
+ * error. */
 int mca_coll_mrail_copy_start(void *to, const void *from, size_t bytes,
                               mca_coll_mrail_copy_t *copy);
-/* Returns 1 if the copy is complete, 0 if not, or -EIO: the error has been
- * printed, and the copy has ended. */
+/* Returns 1 if the copy is complete, and 0 if not. If the copy has failed,
+ * prints the error and returns -EIO; the copy has then ended. */
 int mca_coll_mrail_copy_test(mca_coll_mrail_copy_t *copy);
 /* Waits for a copy. Returns 0 or -EIO. */
 int mca_coll_mrail_copy_wait(mca_coll_mrail_copy_t *copy);
-/* Copies, and waits. Returns 0 or -EIO. */
+/* Copies, and returns when the copy is complete. Returns 0 or -EIO. */
 int mca_coll_mrail_copy_now(void *to, const void *from, size_t bytes);
 
-/* Host memory, locked if possible, so that copies to and from it need no
- * further copy. */
+/* Host memory. It is locked if possible, because copies to and from locked
+ * memory need no further copy. */
 typedef struct mca_coll_mrail_block {
     char *memory;
     size_t size;
-    int is_pageable; /* 1: it must not be locked, or cannot be */
+    int is_pageable; /* 1: the memory must not or cannot be locked */
     int is_locked;
 } mca_coll_mrail_block_t;
 

@@ -315,9 +315,13 @@ static void set_quota(const mca_coll_mrail_op_t *op,
             get->quota[own] = entry->quota[rail];
         }
     }
-    get->until_ns = mrail_clock_now() +
-                    (uint64_t)(LAG_FACTOR * schedule->forecast.planned * 1e9) +
-                    LAG_NS;
+    get->until_ns = mca_coll_mrail_direct_until(schedule);
+}
+
+uint64_t mca_coll_mrail_direct_until(const mca_coll_mrail_schedule_t *schedule)
+{
+    return mrail_clock_now() +
+           (uint64_t)(LAG_FACTOR * schedule->forecast.planned * 1e9) + LAG_NS;
 }
 
 static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
@@ -384,11 +388,13 @@ static void accept_offer(mca_coll_mrail_op_t *op, slot_t *slot)
         op, slot, segment->first + offset, bytes);
 }
 
-static void count_rails(unsigned long long *counters, const uint64_t *bytes)
+void mca_coll_mrail_count_rails(const uint64_t *planned,
+                                const uint64_t *carried)
 {
     for (unsigned i = 0; i < UCT_MRAIL_MAX_RAILS; ++i) {
-        if (bytes[i] > 0) {
-            (void)__atomic_fetch_add(&counters[i], bytes[i], __ATOMIC_RELAXED);
+        if (planned[i] > 0 || carried[i] > 0) {
+            MCA_COLL_MRAIL_COUNT(rail_planned_bytes[i], planned[i]);
+            MCA_COLL_MRAIL_COUNT(rail_carried_bytes[i], carried[i]);
         }
     }
 }
@@ -401,10 +407,7 @@ static int end_read(mca_coll_mrail_op_t *op, slot_t *slot, int status)
     --op->module->direct->num_reads;
     switch (status) {
     case 0:
-        count_rails(mca_coll_mrail_counters.rail_planned_bytes,
-                    slot->get.quota);
-        count_rails(mca_coll_mrail_counters.rail_carried_bytes,
-                    slot->get.carried);
+        mca_coll_mrail_count_rails(slot->get.quota, slot->get.carried);
         answer(op, slot, ANSWER_DONE);
         return 0;
     case -EIO:

@@ -55,6 +55,9 @@ void mca_coll_mrail_direct_send(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
 void mca_coll_mrail_direct_recv(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
+/* Returns the end of the quotas of an exchange that begins now, in nanoseconds of
+ * mrail_clock_now(). */
+uint64_t mca_coll_mrail_direct_until(const mca_coll_mrail_schedule_t *schedule);
 /* Returns 1 while READs are in progress. Errors go to op->ret. */
 int mca_coll_mrail_direct_progress(mca_coll_mrail_op_t *op);
 

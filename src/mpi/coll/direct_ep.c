@@ -1,5 +1,5 @@
-/* The part of direct.h that concerns the process: functions of the transport, and
- * endpoints. */
+/* The part of direct.h that concerns the process: functions of the transport,
+ * and endpoints. */
 #include "config.h"
 #include "mpi/coll/direct.h"
 
@@ -30,7 +30,7 @@ void mca_coll_mrail_direct_find(void *transport)
     ops = (func != NULL) ? func() : NULL;
     if (ops != NULL && (ops->struct_size != sizeof(*ops) ||
                         ops->get_size != sizeof(uct_mrail_direct_get_t))) {
-        ops = NULL; /* another version of the transport */
+        ops = NULL; /* the transport has another version */
     }
 }
 
@@ -59,8 +59,9 @@ void mca_coll_mrail_direct_close(void)
     num_eps = 0;
 }
 
-/* Announces to the transport what the topology file says about the uplinks on the way
- * from a rank. Without memory for it, lanes carry equal parts. */
+/* Passes the uplinks that the topology file lists on the way from a rank to the
+ * transport. If the transport has no memory for them, lanes carry equal
+ * parts. */
 static void announce_uplinks(const mca_coll_mrail_topology_t *topology,
                              uint32_t rank, uct_mrail_direct_ep_t *ep)
 {

@@ -31,8 +31,8 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
     }
 }
 
-/* Larger than any element of a datatype, of which the largest consists of two
- * long doubles. */
+/* Size that no element of a datatype exceeds. The largest element consists of
+ * two long doubles. */
 #define SCRATCH 64u
 /* Bytes per step when copying between two segments with gaps. */
 #define MAX_PIECE (1u << 20)
@@ -159,7 +159,8 @@ cursors_add(mca_coll_mrail_dt_cursors_t *cursors)
     return cursor;
 }
 
-/* Returns a cursor at `offset`, which is `own` if none can be kept. */
+/* Returns a cursor at `offset`. If no further cursor can be kept, it is
+ * `own`. */
 static int cursor_get(mca_coll_mrail_dt_cursors_t *cursors,
                       const mca_coll_mrail_dt_segment_t *segment,
                       uint64_t offset, int is_pack,
@@ -213,7 +214,7 @@ static void place_save(const opal_convertor_t *convertor, place_t *place)
     }
 }
 
-/* Returns 0 if that is impossible. */
+/* Returns 0 if the convertor cannot return to the state. */
 static int place_restore(opal_convertor_t *convertor, const place_t *place)
 {
     if (convertor->stack_size > MAX_STACK) {
@@ -250,11 +251,11 @@ static int write_elements(mca_coll_mrail_dt_cursor_t *cursor, const void *from,
     return (ret >= 0 && done == length) ? 0 : -EIO;
 }
 
-/* Packs (to != NULL) or unpacks the part of the elements at the cursor that
- * begins at its offset, and up to `length` bytes. To unpack, it reads whole
- * elements, modifies them, and writes them back. Unpacking only the part is
- * unsafe: for an element of more than 16 bytes, Open MPI 4.1's convertor writes
- * beyond its own temporary buffer. */
+/* Packs (to != NULL) or unpacks a part of the elements at the cursor: at most
+ * `length` bytes from its offset on. To unpack, it reads whole elements,
+ * modifies them, and writes them back. Unpacking only the part is unsafe: for
+ * an element of more than 16 bytes, Open MPI 4.1's convertor writes beyond its
+ * own temporary buffer. */
 static int part_of_elements(mca_coll_mrail_dt_cursor_t *cursor, void *to,
                             const void *from, size_t length, size_t *done_p)
 {
@@ -281,7 +282,7 @@ static int part_of_elements(mca_coll_mrail_dt_cursor_t *cursor, void *to,
     cursor->base += stays ? 0 : whole;
     if (stays && (!place_restore(&cursor->reader, &reader) ||
                   (to == NULL && !place_restore(&cursor->writer, &writer)))) {
-        cursor->at = NOWHERE; /* and the call ends here */
+        cursor->at = NOWHERE; /* the call ends here */
     }
     return ret;
 }

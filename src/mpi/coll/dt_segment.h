@@ -1,7 +1,7 @@
 /*
  * A datatype segment: the user memory, with its datatype, that a rank sends to
- * or receives from one other rank, in any of the collectives. Bytes are
- * addressed in the order of the type signature, and any offset is allowed.
+ * or receives from one other rank in a collective. Bytes are addressed in the
+ * order of the type signature, and any offset is allowed.
  */
 #ifndef MRAIL_MPI_COLL_DT_SEGMENT_H
 #define MRAIL_MPI_COLL_DT_SEGMENT_H
@@ -20,7 +20,7 @@ typedef struct mca_coll_mrail_dt_segment {
     ompi_datatype_t *type;
     uint64_t bytes;
     char *first; /* first byte, or NULL if there are gaps */
-    /* 1: device memory. There are no gaps then. The caller sets it. */
+    /* 1: device memory, which the caller states; such segments have no gaps */
     int is_device;
 } mca_coll_mrail_dt_segment_t;
 
@@ -37,7 +37,7 @@ typedef struct mca_coll_mrail_dt_cursor mca_coll_mrail_dt_cursor_t;
 typedef struct mca_coll_mrail_dt_cursors {
     mca_coll_mrail_dt_cursor_t **list;
     unsigned num;
-    unsigned next; /* the one to replace when there are too many */
+    unsigned next; /* index of the cursor to replace when the list is full */
 } mca_coll_mrail_dt_cursors_t;
 
 void mca_coll_mrail_dt_cursors_cleanup(mca_coll_mrail_dt_cursors_t *cursors);

@@ -1,5 +1,5 @@
-/* A hash of the planner's answers to fixed questions, by which ranks recognise
- * that they would make the same plans. */
+/* A hash of the planner's answers to fixed questions. By comparing it, ranks
+ * recognise whether they would make the same plans. */
 #include "config.h"
 #include "mpi/coll/schedule.h"
 

@@ -98,7 +98,7 @@ static int start_port_blocks(mca_coll_mrail_gather_t *gather, unsigned far,
     return ret;
 }
 
-/* An operand may arrive twice, which does not change the result. */
+/* If an operand arrives twice, the result does not change. */
 static int start_port_words(mca_coll_mrail_gather_t *gather, unsigned from,
                             unsigned to)
 {

@@ -30,13 +30,14 @@ typedef struct mca_coll_mrail_gather {
     char *blocks;     /* block of this rank, then of the next rank, and so on */
     size_t max_bytes; /* capacity for all blocks */
     size_t block;     /* bytes per block; unused if there are `starts` */
-    /* in the order of `blocks`: where each begins; and the end. NULL: equal
-     * blocks */
+    /* offset of each block, in the order of `blocks`, and the end of the last
+     * one; NULL: all blocks have the same size */
     const size_t *starts;
     int is_reduction;
-    /* operand of this rank, and later the result; then operands of others */
+    /* operand of this rank, which the result replaces; then operands of other
+     * ranks */
     uint64_t *words;
-    unsigned num_operands; /* of others */
+    unsigned num_operands; /* operands of other ranks */
     unsigned num_ranks, self;
     unsigned num_have; /* blocks collected so far */
     unsigned ports;
@@ -48,7 +49,7 @@ typedef struct mca_coll_mrail_gather {
 /* Prepares the object, without memory for blocks. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
                                struct ompi_communicator_t *comm);
-/* Makes room for blocks of this many bytes in total. Keeps their content.
+/* Makes room for blocks of this many bytes in total, and keeps their content.
  * Returns 0, or -ENOMEM with no change. */
 int mca_coll_mrail_gather_reserve(mca_coll_mrail_gather_t *gather,
                                   size_t bytes);

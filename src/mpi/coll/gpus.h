@@ -1,7 +1,7 @@
 /*
- * The GPUs of all ranks, with their links: what a plan of an exchange between
- * device memory needs to know. Equal on all ranks of a communicator. Does not use
- * MPI; the caller exchanges the entries.
+ * The GPUs of all ranks and their links, which the plan of an exchange between
+ * device memory uses. All ranks of a communicator have the same data. This code
+ * does not use MPI; the caller exchanges the entries.
  */
 #ifndef MRAIL_MPI_COLL_GPUS_H
 #define MRAIL_MPI_COLL_GPUS_H
@@ -13,18 +13,18 @@
 
 #include <stdint.h>
 
-/* How the GPUs of a node are linked. Nothing is known about a node whose ranks
- * share a GPU, or which has a pair of GPUs without a link. */
+/* How the GPUs of a node are linked. Links count as unknown if ranks of the
+ * node share a GPU, or a pair of GPUs has no link. */
 typedef enum mca_coll_mrail_gpu_links {
     MCA_COLL_MRAIL_LINKS_UNKNOWN,
-    MCA_COLL_MRAIL_LINKS_PAIRWISE, /* each GPU has a link to each other one */
+    MCA_COLL_MRAIL_LINKS_PAIRWISE, /* each pair of GPUs has a link */
     MCA_COLL_MRAIL_LINKS_SWITCH,
 } mca_coll_mrail_gpu_links_t;
 
 typedef struct mca_coll_mrail_gpus {
     uint32_t num_ranks, num_nodes;
     const uint32_t *node_of; /* by rank */
-    /* the topology file, and the rank in it of each rank; or NULL */
+    /* the topology file, and the number of each rank in it; NULL: no file */
     const mrail_plan_topo_t *file;
     const uint32_t *world;
     mrail_cuda_links_t *entries; /* by rank */
@@ -43,12 +43,12 @@ int mca_coll_mrail_gpus_create(uint32_t num_ranks, uint32_t num_nodes,
                                mca_coll_mrail_gpus_t **gpus_p);
 void mca_coll_mrail_gpus_destroy(mca_coll_mrail_gpus_t *gpus);
 
-/* Call it once `entries` holds those of all ranks. */
+/* Evaluates `entries`, in which the caller has stored those of all ranks. */
 void mca_coll_mrail_gpus_set(mca_coll_mrail_gpus_t *gpus);
 
-/* Adds the links of a rank's GPU to the topology of a plan, which has all ranks.
- * `other` is the rate of a node whose links are not known. Returns 0 or
- * -errno. */
+/* Adds the links of a rank's GPU to the topology of a plan, which has all
+ * ranks. `other` is the rate of links on a node whose links are not known.
+ * Returns 0 or -errno. */
 int mca_coll_mrail_gpus_add(const mca_coll_mrail_gpus_t *gpus, uint32_t rank,
                             double other, mrail_plan_topo_t *topo);
 

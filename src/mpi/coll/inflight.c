@@ -29,8 +29,8 @@ mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,
     return (bytes < 1) ? 1 : (bytes < 1e18) ? (uint64_t)bytes : (uint64_t)1e18;
 }
 
-/* Returns 1 if a message is longer than twice the mean, and would hold up the
- * others. */
+/* Returns 1 if a message is longer than twice the mean. Such a message would
+ * hold up the others. */
 static int is_skewed(const mca_coll_mrail_load_t *load)
 {
     return load->largest / 2 > load->sum / load->count;

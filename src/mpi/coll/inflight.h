@@ -6,7 +6,7 @@
  * Ranks that share its cores then start late, and rails are idle at the
  * beginning and end of a short exchange. A step therefore waits for earlier
  * steps while the bytes in flight exceed what the rank's share of its rails can
- * move in a given time. Pure.
+ * move in a given time. The functions are pure.
  *
  * Each rank decides alone. A step waits only for earlier steps, which later
  * steps do not delay, so no rank can wait indefinitely, whatever the others

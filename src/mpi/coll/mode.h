@@ -2,7 +2,7 @@
  * Decides which calls on a communicator have an agreement round about their
  * demands. A round costs an allgather, so most small exchanges skip it: each
  * round decides for its own call and the calls after it. All ranks go through
- * the same states, because they see the same votes. Pure.
+ * the same states, because they see the same votes. The functions are pure.
  */
 #ifndef MRAIL_MPI_COLL_MODE_H
 #define MRAIL_MPI_COLL_MODE_H
@@ -18,11 +18,12 @@
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
-    /* further calls that have a round even with nothing to plan */
+    /* number of further calls that have a round even if there is nothing to
+     * plan */
     unsigned grace_calls;
     unsigned period; /* calls to skip between rounds; 0: none */
     unsigned left;   /* calls left to skip */
-    /* 1: this rank had a demand worth planning since the last round */
+    /* 1: this rank has had a demand worth planning since the last round */
     int wanted;
 } mca_coll_mrail_mode_t;
 

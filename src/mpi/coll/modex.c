@@ -72,7 +72,7 @@ static int modex_put(void *data, size_t size)
     int ret;
 
     if (opal_pmix.put == NULL) {
-        return -EIO; /* not an MPI process, but ompi_info */
+        return -EIO; /* the process is ompi_info, not an MPI process */
     }
     OPAL_MODEX_SEND_STRING(ret, OPAL_PMIX_GLOBAL, key, data, size);
     return (ret == OPAL_SUCCESS) ? 0 : -EIO;
@@ -99,7 +99,7 @@ void mca_coll_mrail_modex_publish(const mca_coll_mrail_rank_entry_t *entry)
 {
     mine = *entry;
     if (modex_put(&mine, sizeof(mine)) < 0) {
-        mine = absent; /* for itself, as for the others */
+        mine = absent; /* the other processes find no entry either */
     }
 }
 

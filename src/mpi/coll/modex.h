@@ -17,7 +17,7 @@
 
 #include "ompi/communicator/communicator.h"
 
-/* Publishes the entry of this process. Called once, before the modex. */
+/* Publishes the entry of this process. Call it once, before the modex. */
 void mca_coll_mrail_modex_publish(const mca_coll_mrail_rank_entry_t *entry);
 
 /* Returns the entry of this process as others see it. */

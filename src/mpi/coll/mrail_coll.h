@@ -12,8 +12,9 @@
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
  *                                                        mrail_coll_records.c,
  *                                                        mrail_coll_agree.c
- *   relays     their buffers in host or device memory    mrail_coll_pool.c,
- *                                                        relay_net.c
+ *   relays     their buffers in host or device memory,   mrail_coll_pool.c,
+ *              and their READs between nodes             relay_net.c,
+ *                                                        relay_net_message.c
  *   GPUs       of all ranks, with their links            mrail_coll_gpus.c
  *   exchange   the bytes of a call                       mrail_coll_exchange.c
  *   direct     its direct messages as RDMA READs, or as  direct.c, direct_ep.c,
@@ -91,7 +92,8 @@ typedef struct mca_coll_mrail_counters {
     unsigned long long agreement_ns, plan_ns, exchange_ns;
     unsigned long long limited_calls, nonblocking_calls, unchanged_calls;
     unsigned long long peer_bytes, staged_bytes;
-    /* bytes READ, by the place of the rail in the list of uct_mrail_rails() */
+    /* bytes of direct and relayed READs, by the place of the rail in the list of
+     * uct_mrail_rails() */
     unsigned long long rail_planned_bytes[UCT_MRAIL_MAX_RAILS];
     unsigned long long rail_carried_bytes[UCT_MRAIL_MAX_RAILS];
     mca_coll_mrail_uplinks_t uplinks; /* only with verbose 3 */
@@ -135,7 +137,7 @@ typedef struct mca_coll_mrail_pool {
     mrail_relay_shape_t shape;    /* of memory, or of the one to create */
     mrail_relay_memory_t *memory; /* NULL: none so far */
     mrail_relay_t *relay;         /* NULL: no plan has needed it so far */
-    mca_coll_mrail_net_t *net;    /* device memory between nodes, or NULL */
+    mca_coll_mrail_net_t *net;    /* NULL: no READs between nodes */
 } mca_coll_mrail_pool_t;
 
 struct mca_coll_mrail_module {
@@ -262,7 +264,7 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_func_t func;
     /* atomic: informs the thread that waits for a blocking op */
     int is_finished;
-    int tag;        /* the op owns this tag and the five below */
+    int tag;        /* the op owns this tag and the six below */
     unsigned flags; /* see record.h */
     /* indexed by rank */
     mca_coll_mrail_dt_segment_t *sends, *recvs;
@@ -287,7 +289,7 @@ struct mca_coll_mrail_op {
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
 
 /* Number of tags per op. */
-#define MCA_COLL_MRAIL_TAGS 6
+#define MCA_COLL_MRAIL_TAGS 7
 static inline int mca_coll_mrail_op_tag_gather(const mca_coll_mrail_op_t *op)
 {
     return op->tag;
@@ -312,6 +314,11 @@ static inline int
 mca_coll_mrail_op_tag_chunk_answer(const mca_coll_mrail_op_t *op)
 {
     return op->tag - 5;
+}
+static inline int
+mca_coll_mrail_op_tag_chunk_message(const mca_coll_mrail_op_t *op)
+{
+    return op->tag - 6;
 }
 
 /* Allocates an op for a call with an agreement round. Returns NULL if memory
@@ -445,6 +452,10 @@ int mca_coll_mrail_gpu_is_new(const mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---- */
 
+/* Adds what a plan gave to each rail, and what the rails have carried of it. */
+void mca_coll_mrail_count_rails(const uint64_t *planned,
+                                const uint64_t *carried);
+
 /* Converts a result of mca_coll_mrail_dt_segment_copy() into an MPI code. */
 static inline int mca_coll_mrail_copy_code(int ret)
 {
@@ -464,10 +475,10 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
 /* Returns 1 if the exchange has ended; op->ret is then the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
-/* Operations of relays in host memory and in device memory. Their `arg` is the
- * module. */
+/* Operations of relays whose network hops are messages, or READs. Their `arg` is
+ * the module. */
 extern const mrail_relay_ops_t mca_coll_mrail_relay_ops;
-extern const mrail_relay_ops_t mca_coll_mrail_device_relay_ops;
+extern const mrail_relay_ops_t mca_coll_mrail_read_relay_ops;
 
 /* The send or receive side of an MPI_Alltoallv call. */
 typedef struct mca_coll_mrail_side {

@@ -82,7 +82,7 @@ mca_coll_mrail_step_t mca_coll_mrail_need_plan(mca_coll_mrail_op_t *op)
     if (!mca_coll_mrail_schedule_fit(module->schedule, &module->records)) {
         return MCA_COLL_MRAIL_PLAN;
     }
-    /* already agreed, and no rank is out of memory */
+    /* all ranks have agreed on the plan, and none is out of memory */
     return pays(op) ? mca_coll_mrail_go(op) : mca_coll_mrail_pass(op);
 }
 
@@ -136,9 +136,9 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
 /* ---- agreement on the plan ---- */
 
 /* The plan is executed only if every rank computed the same one. The decision
- * whether to execute it follows from the plan. If a rank has
- * another build of the planner or no memory, all ranks leave the call
- * unplanned. */
+ * whether to execute it follows from the plan. If a rank has another build of
+ * the planner, or runs out of memory, all ranks execute the call without a
+ * plan. */
 static void agree_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;

@@ -118,7 +118,7 @@ static const number_t counters[] = {
 
 /* Counters with several values. */
 typedef struct array {
-    number_t number; /* value: the first of them */
+    number_t number; /* `value` is the first counter */
     int count;
 } array_t;
 
@@ -263,8 +263,8 @@ const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void)
     return (topo_file.hash != MCA_COLL_MRAIL_NO_FILE) ? &topo_file : NULL;
 }
 
-/* Open MPI has opened pml/ucx, and with it the transport, but not yet exchanged
- * the modex. */
+/* When Open MPI calls this function, it has opened pml/ucx, and with it the
+ * transport, but has not yet exchanged the modex. */
 static int coll_open(void)
 {
     mca_coll_mrail_rank_entry_t entry;

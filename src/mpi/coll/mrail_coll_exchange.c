@@ -107,37 +107,37 @@ const mrail_relay_ops_t mca_coll_mrail_relay_ops = {
     .test = relay_test,
 };
 
-/* ---- the same for payloads in device memory ---- */
+/* ---- the same with READs ---- */
 
 static mca_coll_mrail_net_t *net_of(void *arg)
 {
-    return ((mca_coll_mrail_module_t *)arg)->device_pool.net;
+    return mca_coll_mrail_pool(arg)->net;
 }
 
-static int device_send(void *arg, uint32_t to, const void *buffer,
-                       size_t length, void **request_p)
+static int read_send(void *arg, uint32_t to, const void *buffer, size_t length,
+                     void **request_p)
 {
     return mca_coll_mrail_net_send(net_of(arg), to, buffer, length, request_p);
 }
 
-static int device_recv(void *arg, uint32_t from, void *buffer, size_t length,
-                       void **request_p)
+static int read_recv(void *arg, uint32_t from, void *buffer, size_t length,
+                     void **request_p)
 {
     return mca_coll_mrail_net_recv(net_of(arg), from, buffer, length,
                                    request_p);
 }
 
-static int device_test(void *arg, void *request, size_t *length_p)
+static int read_test(void *arg, void *request, size_t *length_p)
 {
     return mca_coll_mrail_net_test(request, length_p);
 }
 
-const mrail_relay_ops_t mca_coll_mrail_device_relay_ops = {
+const mrail_relay_ops_t mca_coll_mrail_read_relay_ops = {
     .fill = relay_fill,
     .drain = relay_drain,
-    .send = device_send,
-    .recv = device_recv,
-    .test = device_test,
+    .send = read_send,
+    .recv = read_recv,
+    .test = read_test,
 };
 
 /* ---- direct path ---- */
@@ -304,13 +304,16 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
 static void begin_relays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
+    mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(op->module);
     /* Cannot fail, because the buffers were reserved. */
-    int ret =
-        mrail_relay_begin(mca_coll_mrail_pool(op->module)->relay,
-                          schedule->hash, schedule->flows, schedule->num_flows);
+    int ret = mrail_relay_begin(pool->relay, schedule->hash, schedule->flows,
+                                schedule->num_flows);
 
     if (ret < 0) {
         end_job(op, ret);
+    }
+    if (pool->net != NULL) {
+        mca_coll_mrail_net_begin(pool->net, schedule);
     }
     op->is_relaying = 1;
 }
@@ -357,6 +360,9 @@ static void progress_relays(mca_coll_mrail_op_t *op)
         end_job(op, ret);
     }
     op->is_relaying = !mrail_relay_done(pool->relay);
+    if (pool->net != NULL && !op->is_relaying) {
+        mca_coll_mrail_net_end(pool->net);
+    }
 }
 
 /* After an error the exchange continues, because other ranks wait for the

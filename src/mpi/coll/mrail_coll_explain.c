@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The names of links, which a user can compare with counters. */
+/* The names of links, which a user can compare with counters. Copies are those
+ * through shared memory, or over the switch of the GPUs. */
 static const char *link_name(const mrail_plan_link_t *link, char name[64])
 {
     static const char *const formats[] = {
@@ -13,15 +14,14 @@ static const char *link_name(const mrail_plan_link_t *link, char name[64])
         [MRAIL_PLAN_RAIL_IN] = "node %u, rail %u, in",
         [MRAIL_PLAN_UPLINK_UP] = "leaf group %u, rail %u, up",
         [MRAIL_PLAN_UPLINK_DOWN] = "leaf group %u, rail %u, down",
+        [MRAIL_PLAN_GPU_LINK] = "GPU of rank %u to GPU of rank %u",
+        [MRAIL_PLAN_SWITCH_UP] = "rank %u, copies out",
+        [MRAIL_PLAN_SWITCH_DOWN] = "rank %u, copies in",
         [MRAIL_PLAN_REACH_OUT] = "rank %u, rail %u, out",
         [MRAIL_PLAN_REACH_IN] = "rank %u, rail %u, in",
     };
-    const char *format = formats[link->kind];
 
-    if (format == NULL) {
-        return NULL;
-    }
-    snprintf(name, 64, format, link->a, link->b);
+    snprintf(name, 64, formats[link->kind], link->a, link->b);
     return name;
 }
 
@@ -36,12 +36,12 @@ static void print_links(const mca_coll_mrail_module_t *module)
 
         mrail_plan_link(schedule->plan, i, &link);
         link.bytes = schedule->forecast.is_planned ? link.bytes : 0;
-        if ((link.bytes > 0 || before > 0) && link_name(&link, name) != NULL) {
+        if (link.bytes > 0 || before > 0) {
             fprintf(stderr,
                     "mrail: coll: %s: %s: %.3f MB by the plan, %.3f MB without "
                     "it, at %.1f MB/s\n",
-                    module->comm->c_name, name, link.bytes / 1e6, before / 1e6,
-                    link.capacity / 1e6);
+                    module->comm->c_name, link_name(&link, name),
+                    link.bytes / 1e6, before / 1e6, link.capacity / 1e6);
         }
     }
 }

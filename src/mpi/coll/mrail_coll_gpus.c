@@ -1,5 +1,5 @@
-/* The exchange of GPUs and their links, before the first plan for device memory,
- * and when a rank uses another GPU. */
+/* The exchange of GPUs and their links, before the first plan for device
+ * memory, and when a rank uses another GPU. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -24,8 +24,8 @@ int mca_coll_mrail_gpus_reserve(mca_coll_mrail_module_t *module)
                                       topology->world, &topology->gpus);
 }
 
-/* Returns the GPU of the buffers; -1: they are on several. *is_none_p receives 1
- * if they are on none. */
+/* Returns the GPU of the buffers, or -1 if they are on several GPUs. *is_none_p
+ * receives 1 if they are on no GPU. */
 static int buffer_gpu(const mca_coll_mrail_op_t *op, int *is_none_p)
 {
     const mca_coll_mrail_shadows_t *shadows = op->shadows;

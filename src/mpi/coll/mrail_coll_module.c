@@ -124,7 +124,7 @@ static int call_unplanned(mca_coll_mrail_module_t *module,
 
 /* ---- selection of a mode ---- */
 
-/* Performs the call as an op if it holds an agreement round. `error` is not
+/* Performs the call as an op if the call has an agreement round. `error` is not
  * OMPI_SUCCESS if this rank cannot take part in the exchange. Returns
  * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses only state
  * that is equal on all ranks.
@@ -178,9 +178,9 @@ static int perform(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
     return (error == OMPI_SUCCESS) ? call_unplanned(module, args) : error;
 }
 
-/* Performs a nonblocking call. Earlier calls may still be in progress, so this
- * uses only state that all ranks are known to share. The op takes over the
- * shadows. NULL: there are none. */
+/* Performs a nonblocking call. Earlier calls may still be in progress, so the
+ * function uses only state that all ranks are known to share. The op takes over
+ * `shadows`; NULL: there are none. */
 static int start(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
                  int error, mca_coll_mrail_shadows_t *shadows,
                  ompi_request_t **request_p)
@@ -216,8 +216,8 @@ static int start(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
 
 /* ---- buffers in device memory ---- */
 
-/* Reserves shadows for buffers in device memory. Returns an error if this rank
- * cannot take part. */
+/* Reserves shadows for buffers in device memory. Returns OMPI_SUCCESS, or an
+ * MPI error if this rank cannot take part. */
 static int need_shadows(mca_coll_mrail_shadows_t *shadows,
                         mca_coll_mrail_args_t *args, int ranks)
 {

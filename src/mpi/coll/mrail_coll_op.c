@@ -50,7 +50,7 @@ static int try_lock(int *lock)
     return __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-/* For locks that are held for a few instructions. */
+/* Takes a lock, which threads hold only for a few instructions. */
 static void lock(int *lock)
 {
     while (!try_lock(lock)) {
@@ -323,7 +323,7 @@ static mca_coll_mrail_module_t *active_get(void)
     if (!mrail_list_empty(&active)) {
         module =
             MRAIL_CONTAINER_OF(active.next, mca_coll_mrail_module_t, active);
-        /* the next call takes the next one */
+        /* the next call takes the next module */
         mrail_list_del(&module->active);
         mrail_list_add_tail(&active, &module->active);
         ++module->pins;
@@ -516,7 +516,7 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     op->flags = 0;
     op->shadows = NULL;
     op->ret = OMPI_SUCCESS;
-    op->step = MCA_COLL_MRAIL_DONE; /* until it starts */
+    op->step = MCA_COLL_MRAIL_DONE; /* until the op starts */
     return op;
 }
 
@@ -585,7 +585,8 @@ static void fill_side(const mca_coll_mrail_op_t *op,
     }
 }
 
-/* Fills in the segments. Returns OMPI_SUCCESS or MPI_ERR_NO_MEM. */
+/* Fills in the segments of both sides. Returns OMPI_SUCCESS or
+ * MPI_ERR_NO_MEM. */
 static int fill(mca_coll_mrail_op_t *op, const mca_coll_mrail_args_t *args)
 {
     const mca_coll_mrail_shadows_t *shadows = op->shadows;

@@ -1,5 +1,5 @@
-/* The step that makes the plan. In a nonblocking call, a thread makes a plan that
- * takes long, so that MPI_Test returns. */
+/* The step that makes the plan. In a nonblocking call, a thread makes a plan
+ * that takes long, so that MPI_Test returns. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -13,13 +13,13 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A rank announces nothing while its plans take less than this. */
+/* A rank announces no cost while its plans take less than this time. */
 #define LEAST_COST_NS (1 * MRAIL_NS_PER_MS)
-/* A plan that is expected to take less than this is not worth a thread. */
+/* A plan that is expected to take less than this time is not worth a thread. */
 #define LEAST_THREAD_NS (200.0 * MRAIL_NS_PER_US)
 
-/* Returns the processor time of this thread. It does not count the time in which
- * other threads used the processor. */
+/* Returns the processor time of this thread. It does not count the time in
+ * which other threads used the processor. */
 static mrail_ns_t processor_now(void)
 {
     struct timespec now = {0};
@@ -94,7 +94,8 @@ static int start_thread(mca_coll_mrail_op_t *op)
     return ret;
 }
 
-/* Returns the time that a plan of these records is expected to take here. */
+/* Returns the time that a plan of these records is expected to take on this
+ * rank. */
 static double expected_ns(const mca_coll_mrail_module_t *module)
 {
     size_t count = 0;

@@ -16,12 +16,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* The block of a rank in the exchange of handles of device memory. */
-typedef struct device_block {
-    uint8_t handle[MRAIL_RELAY_HANDLE_SIZE];
-    mca_coll_mrail_net_key_t key; /* unused within a node */
-} device_block_t;
-
 static int is_device(const mca_coll_mrail_module_t *module)
 {
     return module->schedule->is_on_devices;
@@ -29,7 +23,7 @@ static int is_device(const mca_coll_mrail_module_t *module)
 
 int mca_coll_mrail_pools_reserve(mca_coll_mrail_module_t *module)
 {
-    size_t block = module->topology->has_gpus ? sizeof(device_block_t)
+    size_t block = module->topology->has_gpus ? MRAIL_RELAY_HANDLE_SIZE
                                               : MRAIL_RELAY_NAME_SIZE;
 
     return mca_coll_mrail_gather_reserve(&module->gather,
@@ -41,6 +35,7 @@ static void release_host(mca_coll_mrail_module_t *module)
     mca_coll_mrail_pool_t *pool = &module->host_pool;
 
     mrail_relay_destroy(pool->relay);
+    mca_coll_mrail_net_destroy(pool->net);
     module->host_memory.ops->release(&module->host_memory);
     *pool = (mca_coll_mrail_pool_t){.memory = &module->host_memory};
 }
@@ -113,7 +108,7 @@ mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
 
 static size_t name_size(const mca_coll_mrail_op_t *op)
 {
-    return is_device(op->module) ? sizeof(device_block_t)
+    return is_device(op->module) ? MRAIL_RELAY_HANDLE_SIZE
                                  : MRAIL_RELAY_NAME_SIZE;
 }
 
@@ -128,7 +123,7 @@ static uint32_t local_self(const mca_coll_mrail_topology_t *topology)
 }
 
 /* Allocates slots on this rank's GPU. */
-static int alloc_device(mca_coll_mrail_module_t *module, device_block_t *block)
+static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
 {
     const mca_coll_mrail_topology_t *topology = module->topology;
     mca_coll_mrail_pool_t *pool = &module->device_pool;
@@ -140,17 +135,19 @@ static int alloc_device(mca_coll_mrail_module_t *module, device_block_t *block)
     }
     if (ret == 0) {
         ret = pool->memory->ops->alloc(pool->memory, &pool->shape,
-                                       local_self(topology), block->handle);
+                                       local_self(topology), handle);
     }
     if (ret == 0 && topology->num_nodes > 1) {
-        ret = mca_coll_mrail_net_create(module, &pool->shape, &pool->net);
+        mca_coll_mrail_net_slots_t slots = {.num_areas = 1};
+        void *area;
+
+        mrail_cuda_relay_area(pool->memory, &area, &slots.area_size);
+        slots.base = area;
+        ret =
+            mca_coll_mrail_net_create(module, &pool->shape, &slots, &pool->net);
     }
     if (ret == 0 && pool->net != NULL) {
-        void *area;
-        size_t size;
-
-        mrail_cuda_relay_area(pool->memory, &area, &size);
-        ret = mca_coll_mrail_net_register(pool->net, area, size, &block->key);
+        ret = mca_coll_mrail_net_register(pool->net);
     }
     return ret;
 }
@@ -191,19 +188,20 @@ static int import(mca_coll_mrail_module_t *module, mca_coll_mrail_pool_t *pool)
                                      local_self(topology), handles);
 }
 
-/* Takes the keys of all ranks. */
-static int take_keys(mca_coll_mrail_module_t *module,
-                     mca_coll_mrail_pool_t *pool)
+/* Chunks in host memory are READ between nodes if they are large enough. All
+ * ranks decide alike, because their chunks have the same size. */
+static int need_net(mca_coll_mrail_module_t *module,
+                    mca_coll_mrail_pool_t *pool)
 {
-    int ret = 0;
+    const mca_coll_mrail_topology_t *topology = module->topology;
+    mca_coll_mrail_net_slots_t slots = {.num_areas = topology->num_local};
 
-    for (uint32_t i = 0; i < module->topology->num_ranks && ret == 0; ++i) {
-        const device_block_t *block =
-            mca_coll_mrail_gather_block(&module->gather, i);
-
-        ret = mca_coll_mrail_net_set_key(pool->net, i, &block->key);
+    if (pool->net != NULL || topology->num_nodes < 2 || !topology->has_reads ||
+        pool->shape.chunk < MCA_COLL_MRAIL_READ_MIN) {
+        return 0;
     }
-    return ret;
+    slots.base = mrail_relay_memory_slots(pool->memory, &slots.area_size);
+    return mca_coll_mrail_net_create(module, &pool->shape, &slots, &pool->net);
 }
 
 static int attach(mca_coll_mrail_module_t *module)
@@ -213,14 +211,14 @@ static int attach(mca_coll_mrail_module_t *module)
     mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(module);
     int ret = import(module, pool);
 
-    if (ret == 0 && pool->net != NULL) {
-        ret = take_keys(module, pool);
+    if (ret == 0 && !is_device(module)) {
+        ret = need_net(module, pool);
     }
     if (ret == 0) {
         ret = mrail_relay_create(
             pool->memory, topology->num_ranks, topology->local, topology->self,
-            is_device(module) ? &mca_coll_mrail_device_relay_ops
-                              : &mca_coll_mrail_relay_ops,
+            (pool->net != NULL) ? &mca_coll_mrail_read_relay_ops
+                                : &mca_coll_mrail_relay_ops,
             module, &pool->relay);
     }
     return (ret == 0) ? mrail_relay_reserve(pool->relay, schedule->flows,

@@ -197,7 +197,7 @@ static mca_coll_mrail_step_t read_records(mca_coll_mrail_op_t *op)
 
         if (!mca_coll_mrail_record_check(record, words, i,
                                          records->num_ranks)) {
-            agreement.any_cannot = 1; /* impossible with this build */
+            agreement.any_cannot = 1; /* no rank of this build writes it */
             continue;
         }
         add_record(&agreement, record);
@@ -360,8 +360,8 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_rest = {
 
 /* ---- unchanged records ---- */
 
-/* If the last records equalled the ones before, a reduction asks first whether
- * any record has changed. Usually none has. */
+/* If the last records were equal to those before them, a reduction first finds
+ * out whether any record has changed. Usually, none has. */
 static void same_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;

@@ -54,7 +54,7 @@ static void print_refusal(struct ompi_communicator_t *comm, const char *why)
 }
 
 /* Compares the topology file with the entries. If they do not match, all ranks
- * go without plans, and one rank prints the reason. Returns 0 or -ENOMEM. */
+ * work without plans, and one rank prints the reason. Returns 0 or -ENOMEM. */
 static int check_topo_file(mca_coll_mrail_module_t *module,
                            struct ompi_communicator_t *comm,
                            const mca_coll_mrail_rank_entry_t *entries)
@@ -204,7 +204,7 @@ mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *why)
 {
     op->module->away = why;
-    op->module->is_pairwise_known = 1; /* there are none */
+    op->module->is_pairwise_known = 1; /* there are no pairwise exchanges */
     mca_coll_mrail_log_away(op->module);
     release(op->module);
     return mca_coll_mrail_pass(op);
@@ -235,7 +235,7 @@ static int refuses_plans(const mca_coll_mrail_module_t *module)
     return found && !plan;
 }
 
-/* The second word has the ranks agree on whether there are plans. */
+/* By the second word, the ranks agree on whether there are plans. */
 static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_set_ok(&op->module->gather, allocate(op->module) == 0);

@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of imports. More are kept only while all of them are in use.
- */
+/* Maximum number of imports that are kept. There are more only while all are in
+ * use. */
 #define MAX_KEPT 32u
 
 struct mca_coll_mrail_import {
     mca_coll_mrail_export_t export;
-    CUcontext ctx; /* in which it was opened */
+    CUcontext ctx; /* context in which it was opened */
     CUdeviceptr address;
     unsigned users;
-    uint64_t used_at; /* number of the last call that took it */
+    uint64_t used_at; /* number of the last call that used it */
     mca_coll_mrail_import_t *next;
 };
 
@@ -101,7 +101,7 @@ open_export(const mca_coll_mrail_export_t *export, CUcontext ctx)
     import->next = imports;
     imports = import;
     if (++num_imports > MAX_KEPT) {
-        import->users = 1; /* not this one */
+        import->users = 1; /* keeps this import from being closed */
         drop_oldest();
         import->users = 0;
     }
@@ -122,8 +122,8 @@ static mca_coll_mrail_import_t *find(const mca_coll_mrail_export_t *export,
     return (import != NULL) ? import : open_export(export, ctx);
 }
 
-/* Enters the context of the target. For host memory, that is the current one.
- * Returns 0 if there is none. */
+/* Enters the context of the target. For host memory, this is the current
+ * context. Returns 0 if there is none. */
 static int enter(const mrail_cuda_range_t *range, CUcontext *ctx_p)
 {
     const mrail_cuda_t *cuda = mrail_cuda_find();

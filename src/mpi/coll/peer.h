@@ -11,16 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An exported allocation. Exchanged as bytes. */
+/* An exported allocation. Processes exchange it as bytes. */
 typedef struct mca_coll_mrail_export {
     CUipcMemHandle handle;
-    uint64_t buffer_id; /* of the owner; differs for each allocation */
+    uint64_t buffer_id; /* id in the owner; each allocation has its own */
 } mca_coll_mrail_export_t;
 
 typedef struct mca_coll_mrail_import mca_coll_mrail_import_t;
 
-/* Exports the allocation of an address, which is then at *offset_p in it.
- * Returns 0, or -EOPNOTSUPP for memory that cannot be exported. */
+/* Exports the allocation that contains an address. *offset_p receives the
+ * offset of the address in it. Returns 0, or -EOPNOTSUPP for memory that cannot
+ * be exported. */
 int mca_coll_mrail_peer_export(void *address, size_t bytes,
                                mca_coll_mrail_export_t *export_p,
                                uint64_t *offset_p);

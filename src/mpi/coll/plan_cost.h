@@ -1,11 +1,11 @@
 /*
  * The time that a plan takes for each large demand, as the ranks agree on it.
  * Each rank announces in its record what its last plan took. The largest value
- * counts, because all ranks wait for the slowest one. Pure.
+ * counts, because all ranks wait for the slowest one. The functions are pure.
  *
  * Values are levels: 1/4, 1, 4 us and so on, up to 1 ms. Level 0 means that the
- * plans of the rank were short. A new level makes the ranks exchange records
- * again, so small changes keep the old one.
+ * plans of the rank were short. Ranks exchange records again when a level
+ * changes, so a small change keeps the old level.
  */
 #ifndef MRAIL_MPI_COLL_PLAN_COST_H
 #define MRAIL_MPI_COLL_PLAN_COST_H
@@ -29,7 +29,7 @@ static inline double mca_coll_mrail_plan_cost_ns(unsigned level)
 }
 
 /* Returns the level to announce after a plan that took `ns` per demand. `last`
- * is the one announced before. */
+ * is the level announced before. */
 static inline unsigned mca_coll_mrail_plan_cost_level(unsigned last, double ns)
 {
     unsigned level = 1;

@@ -16,7 +16,8 @@ static int fit_chunk(const mca_coll_mrail_topology_t *topology,
     mrail_relay_shape_t largest = *shape;
     uint64_t budget = topology->params.relay_memory, slots, least, chunk;
 
-    /* In other memory, each rank has slots for all ranks of its node. */
+    /* If payloads lie in other memory, each rank has slots for all ranks of its
+     * node. */
     slots = (shape->is_external ? (uint64_t)topology->max_local : 1) *
                 shape->out_slots +
             shape->in_slots;
@@ -24,7 +25,7 @@ static int fit_chunk(const mca_coll_mrail_topology_t *topology,
     largest.chunk = PAGE;
     least = mrail_relay_shm_pool_size(&largest);
     if (least == 0) {
-        return 0; /* beyond the limits of a pool */
+        return 0; /* the shape exceeds the limits of a pool */
     }
     least = (least + largest.num_local - 1) / largest.num_local;
     if (least > budget) {

@@ -1,7 +1,7 @@
 /*
  * Computes the dimensions of the relay buffers. There are as many buffers as
  * the plans so far need, but no more than the parameters allow. Equal inputs
- * give equal buffers on all ranks. Does not use MPI.
+ * give equal buffers on all ranks. This code does not use MPI.
  */
 #ifndef MRAIL_MPI_COLL_POOL_SHAPE_H
 #define MRAIL_MPI_COLL_POOL_SHAPE_H
@@ -17,7 +17,7 @@
  * Returns 0, or -ENOSPC if relay_memory is too small, or there are too many
  * channels or ranks per node. relay_memory covers all memory of the pool,
  * divided among the ranks of the node. If payloads lie in other memory
- * (is_external), it covers that as well.
+ * (is_external), it covers this memory as well.
  */
 int mca_coll_mrail_pool_shape(const mca_coll_mrail_topology_t *topology,
                               unsigned channels, int is_external,

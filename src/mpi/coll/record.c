@@ -10,8 +10,8 @@
 
 /* ---- Numbers of 16 bits ---- */
 
-/* As in a subnormal IEEE 754 number, exponent 0 means that the fraction is the
- * number itself. */
+/* If the exponent is 0, the fraction is the number itself, as in a subnormal
+ * IEEE 754 number. */
 #define FRACTION_BITS 10
 #define FRACTION ((1u << FRACTION_BITS) - 1)
 
@@ -43,7 +43,7 @@ static uint64_t decode_amount(uint64_t code)
         return fraction;
     }
     if (exponent > 64 - FRACTION_BITS) {
-        return UINT64_MAX; /* never written */
+        return UINT64_MAX; /* no record has this value */
     }
     return (FRACTION + 1 + fraction) << (exponent - 1);
 }
@@ -79,8 +79,8 @@ void mca_coll_mrail_record_begin(mca_coll_mrail_record_writer_t *writer,
         .head = (uint64_t)(num_rails - 1) << 8 | (count - 1) << 12};
 }
 
-/* Returns the part of the digest for one demand. Other demands give other
- * numbers. */
+/* Returns the part of the digest for one demand. Different demands have
+ * different parts. */
 static uint64_t digest_of(uint32_t from, uint32_t to, uint64_t bytes)
 {
     return mrail_mix64(mrail_mix64((uint64_t)from << 32 | to) + bytes);
@@ -143,7 +143,7 @@ static unsigned last_rail(const uint64_t *record)
 int mca_coll_mrail_record_check(const uint64_t *record, size_t num_words,
                                 uint32_t self, uint32_t num_ranks)
 {
-    uint32_t next = 0; /* the lowest rank that may follow */
+    uint32_t next = 0; /* lowest rank that the next demand may have */
 
     if (num_words < MCA_COLL_MRAIL_RECORD_MIN_HEAD ||
         mca_coll_mrail_record_length(record) != num_words ||

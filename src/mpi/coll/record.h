@@ -5,7 +5,8 @@
  * unless the rank has many large demands.
  *
  * Records come from other ranks, so mca_coll_mrail_record_check() must accept a
- * record before any other function reads it. Uses neither MPI nor I/O.
+ * record before any other function reads it. This code uses neither MPI nor
+ * I/O.
  *
  * Format, in 64-bit words of the host, because all ranks run the same build:
  *
@@ -14,8 +15,8 @@
  *        demands to and from other nodes
  *   [1]  digest of all demands: those sent, minus those received
  *   rails, one word each: bits 0-15, 16-31, 32-47: port, out, in. Rails after
- *        the last word equal the last one, as rails usually do. Bits 48-63 of the
- *        first word: further flags
+ *        the last word equal the last one, as rails usually do. Bits 48-63 of
+ *        the first word: further flags
  *   demands, one word each, by ascending rank: bits 0-15 rank; 16-63 bytes
  *
  * Rates and sums of bytes take 16 bits: they are rounded to 11 binary digits,
@@ -31,7 +32,7 @@
 
 /* Flag: only the previous module can handle the call. */
 #define MCA_COLL_MRAIL_CANNOT 1u
-/* Flag: has, or recently had, a demand worth planning. */
+/* Flag: the rank has, or recently had, a demand worth planning. */
 #define MCA_COLL_MRAIL_WANTED 2u
 #define MCA_COLL_MRAIL_GAPS_OUT 4u /* sends data with gaps */
 #define MCA_COLL_MRAIL_GAPS_IN 8u  /* receives data with gaps */
@@ -40,9 +41,9 @@
 #define MCA_COLL_MRAIL_PLAN_COST_SHIFT 5
 #define MCA_COLL_MRAIL_DEVICE_OUT 256u /* sends device memory */
 #define MCA_COLL_MRAIL_DEVICE_IN 512u  /* receives into device memory */
-/* Cannot copy device memory of other processes, or export its own. */
+/* The rank cannot copy device memory of other processes, or export its own. */
 #define MCA_COLL_MRAIL_NO_PEER 1024u
-/* Uses another GPU than the other ranks know. */
+/* The rank uses another GPU than the one that the other ranks know. */
 #define MCA_COLL_MRAIL_NEW_GPU 2048u
 
 /* Minimum and maximum number of words before the demands. */
@@ -63,7 +64,8 @@ typedef struct mca_coll_mrail_rail_rate {
 
 /* ---- Writing ---- */
 
-/* Rule that selects the demands that a record lists. Equal on all ranks. */
+/* Rule that selects the demands that a record lists. All ranks have the same
+ * rule. */
 typedef struct mca_coll_mrail_record_rule {
     uint64_t threshold; /* bytes; larger demands are listed */
     /* 1: demands within a node are listed, whatever their size */
@@ -106,7 +108,7 @@ void mca_coll_mrail_record_send(mca_coll_mrail_record_writer_t *writer,
 void mca_coll_mrail_record_recv(mca_coll_mrail_record_writer_t *writer,
                                 uint32_t from, uint64_t bytes, int is_near);
 /* Completes the record, and returns its number of words. Adds
- * MCA_COLL_MRAIL_CANNOT to the flags if a demand is beyond the limits. */
+ * MCA_COLL_MRAIL_CANNOT to the flags if a demand exceeds the limits. */
 size_t mca_coll_mrail_record_end(mca_coll_mrail_record_writer_t *writer,
                                  unsigned flags);
 
@@ -158,7 +160,7 @@ mca_coll_mrail_rail_rate_t mca_coll_mrail_record_rail(const uint64_t *record,
 
 /* Return the bytes of small demands to and from other nodes, rounded, and the
  * digest. The digests of all ranks add up to 0 if every receiver expects what
- * is sent, and practically only then. */
+ * is sent. Otherwise, they practically never do. */
 uint64_t mca_coll_mrail_record_small_out(const uint64_t *record);
 uint64_t mca_coll_mrail_record_small_in(const uint64_t *record);
 static inline uint64_t mca_coll_mrail_record_digest(const uint64_t *record)
@@ -199,9 +201,9 @@ size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
 
 typedef struct mca_coll_mrail_records {
     uint32_t num_ranks;
-    size_t *first; /* by rank: its place in `words`; and the end */
+    size_t *first; /* by rank: place of its record in `words`; then the end */
     uint64_t *words;
-    size_t room; /* in words */
+    size_t room; /* capacity in words */
 } mca_coll_mrail_records_t;
 
 /* All records are empty, with room for none. Returns 0 or -ENOMEM. */
@@ -212,8 +214,8 @@ void mca_coll_mrail_records_cleanup(mca_coll_mrail_records_t *records);
 /* Makes room for a total of num_words. Returns 0, or -ENOMEM with no change. */
 int mca_coll_mrail_records_reserve(mca_coll_mrail_records_t *records,
                                    size_t num_words);
-/* Adds the record of the next rank; `rank` 0 begins. Returns the place of its
- * words, which the caller fills in. There must be room. */
+/* Adds the record of the next rank; the first `rank` is 0. Returns the place of
+ * its words, which the caller fills in. The caller must have made room. */
 static inline uint64_t *
 mca_coll_mrail_records_add(mca_coll_mrail_records_t *records, uint32_t rank,
                            size_t num_words)

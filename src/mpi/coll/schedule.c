@@ -134,6 +134,8 @@ static uint64_t hash_flows(const mca_coll_mrail_schedule_t *schedule,
         hash = mrail_mix64(hash ^ (((uint64_t)flow->from << 32) | flow->to));
         hash = mrail_mix64(
             hash ^ (((uint64_t)flow->relay_out << 32) | flow->relay_in));
+        hash = mrail_mix64(hash ^
+                           (((uint64_t)flow->rail_out << 32) | flow->rail_in));
         hash = mrail_mix64(hash ^ flow->offset) ^ flow->bytes;
     }
     return mrail_mix64(hash);

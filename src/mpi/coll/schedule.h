@@ -1,7 +1,7 @@
 /*
  * The schedule of a rank in a planned exchange: the bytes that take the direct
  * path, and those that take relays. Every rank computes the same plan from the
- * same agreement records. Does not use MPI.
+ * same agreement records. This code does not use MPI.
  *
  * The schedule covers the demands that the records list. All others are small
  * and travel directly, as whole messages. Their sums are a fixed load on the
@@ -23,7 +23,7 @@
  * offer and an answer would cost more than they save. */
 #define MCA_COLL_MRAIL_READ_MIN 65536u
 
-/* Bytes of a chunk of a message between device memory (staged.h). */
+/* Size in bytes of a chunk of a message between device memory (staged.h). */
 #define MCA_COLL_MRAIL_CHUNK ((uint64_t)1 << 20)
 
 typedef struct mca_coll_mrail_schedule_entry {
@@ -32,14 +32,15 @@ typedef struct mca_coll_mrail_schedule_entry {
     int is_read;    /* 1: the receiver READs the bytes; see direct.h */
     int is_chunked; /* 1: as a message, it consists of chunks; see staged.h */
     uint64_t offset, bytes; /* offset within the message; bytes > 0 */
-    /* bytes that each rail of the receiver should carry, by the topology's
-     * number of the rail; all 0: any of its rails */
+    /* by rail number of the topology: bytes that this rail of the receiver
+     * should carry; all 0: any rail may carry them */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_schedule_entry_t;
 
 /* A rail of a node. */
 typedef struct mca_coll_mrail_rail {
-    double port;    /* lowest rate that a rank reports; only while reading */
+    double port;    /* lowest rate that a rank reports; used while records
+                     * are read */
     double out, in; /* capacity in bytes per second; 0: the rail is down or not
                      * used */
     uint64_t small_out, small_in; /* bytes of small demands */
@@ -52,15 +53,15 @@ typedef struct mca_coll_mrail_rail {
 /* Lower bounds on the time of an exchange from the loads of the links, in
  * seconds. */
 typedef struct mca_coll_mrail_forecast {
-    double unplanned; /* without a plan; see unplanned.h */
-    /* with the plan; or, if none was made, a lower bound for all plans */
+    double unplanned; /* time without a plan; see unplanned.h */
+    /* time with the plan; if none was made, a lower bound for all plans */
     double planned;
-    double cost;    /* of making the plan, as the ranks agree */
+    double cost;    /* time to make the plan, on which the ranks agree */
     int is_planned; /* 1: there is a plan */
     int is_gain;    /* 1: the plan is worth its cost */
-    /* 1: a plan would gain, but so far less than it costs to make */
+    /* 1: plans would have gained, but so far less than a plan costs */
     int is_deferred;
-    /* 1: executed without a plan, because ranks have device memory */
+    /* 1: the exchange has no plan, because ranks have device memory */
     int is_device;
 } mca_coll_mrail_forecast_t;
 
@@ -68,8 +69,8 @@ typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
     /* agreement records of all ranks, from which the schedule was made */
     mca_coll_mrail_records_t records;
-    /* by rank: whether the records list a demand of this rank for it, or one of
-     * it for this rank. All others are small. */
+    /* by rank: whether the records list a demand from this rank to it, or from
+     * it to this rank. Unlisted demands are small. */
     uint8_t *announced;
     /* rails of all nodes according to the records, and scratch memory */
     mca_coll_mrail_rail_t *rails, *new_rails;
@@ -77,7 +78,7 @@ typedef struct mca_coll_mrail_schedule {
     mrail_plan_t *plan;
     /* 1: relay buffers are on GPUs, and bytes within a node take GPU links */
     int is_on_devices;
-    mca_coll_mrail_unplanned_t *unplanned; /* for the links of `plan` */
+    mca_coll_mrail_unplanned_t *unplanned; /* model of the links of `plan` */
     mrail_plan_demand_t *demands;
     size_t num_demands, max_demands;
     mca_coll_mrail_schedule_entry_t *sends,
@@ -87,8 +88,8 @@ typedef struct mca_coll_mrail_schedule {
     size_t num_flows, max_flows;
     unsigned *channels;    /* by rank; see mrail_relay_channels() */
     unsigned max_channels; /* the largest of them */
-    uint64_t hash;    /* of the plan and its flows; a constant without a plan */
-    uint64_t relayed; /* bytes from this rank that take a relay */
+    uint64_t hash;         /* hash of the plan; without one, a constant */
+    uint64_t relayed;      /* bytes from this rank that take a relay */
     mca_coll_mrail_forecast_t forecast;
     double missed; /* seconds that plans would have gained, since the demands or
                     * the capacities changed */
@@ -123,8 +124,8 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
 
 /* Returns 1 if the schedule holds for these records: it exists, and demands,
  * sums, gaps and the capacities of the rails are the same. Called once for each
- * exchange. A schedule without a plan no longer holds once the exchanges of these
- * demands would have gained what the plan costs. */
+ * exchange. A schedule without a plan no longer holds once the exchanges of
+ * these demands would have gained what the plan costs. */
 int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
                                 const mca_coll_mrail_records_t *records);
 

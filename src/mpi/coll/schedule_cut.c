@@ -26,7 +26,9 @@ static int add_flow(mca_coll_mrail_schedule_t *schedule,
                              .relay_out = piece->relay_out,
                              .relay_in = piece->relay_in,
                              .offset = piece->offset,
-                             .bytes = piece->bytes};
+                             .bytes = piece->bytes,
+                             .rail_out = piece->rail_out,
+                             .rail_in = piece->rail_in};
     if (demand->from == schedule->topology->self &&
         (piece->relay_out != MRAIL_PLAN_NONE ||
          piece->relay_in != MRAIL_PLAN_NONE)) {
@@ -112,7 +114,9 @@ static int cut_local(mca_coll_mrail_schedule_t *schedule,
                      const mrail_plan_demand_t *demand)
 {
     static const mrail_plan_piece_t none = {.relay_out = MRAIL_PLAN_NONE,
-                                            .relay_in = MRAIL_PLAN_NONE};
+                                            .relay_in = MRAIL_PLAN_NONE,
+                                            .rail_out = MRAIL_PLAN_NONE,
+                                            .rail_in = MRAIL_PLAN_NONE};
     mrail_plan_piece_t piece = none;
 
     if (!schedule->topology->is_soft ||

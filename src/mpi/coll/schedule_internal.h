@@ -46,8 +46,8 @@ int mca_coll_mrail_schedule_set_background(mca_coll_mrail_schedule_t *schedule);
 
 /* Fills in sends, recvs and flows. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_schedule_cut(mca_coll_mrail_schedule_t *schedule);
-/* The same without a plan: all demands are direct messages, or stay within a
- * node. */
+/* Fills in sends, recvs and flows without a plan: all demands are direct
+ * messages, or stay within a node. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_schedule_cut_direct(mca_coll_mrail_schedule_t *schedule);
 
 #endif

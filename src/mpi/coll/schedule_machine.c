@@ -1,4 +1,5 @@
-/* The planner's topology and the loads that it cannot move, from the records. */
+/* The planner's topology and the loads that it cannot move, from the
+ * records. */
 #include "config.h"
 #include "mpi/coll/schedule_internal.h"
 
@@ -8,15 +9,15 @@
 /* Every plan reaches this gap, which is far below the 5 % by which an exchange
  * may exceed its bound. */
 #define GAP 0.01
-/* Large jobs accept more relayed bytes than the planner's default. A smaller gap
- * often takes ten times as long, which is longer than the exchange. */
+/* Large jobs accept more relayed bytes than the planner's default. A smaller
+ * gap often takes ten times as long, which is longer than the exchange. */
 #define LARGE_JOB 128u
 #define LARGE_JOB_RELAYED_GAP 0.06
 
 /* ---- capacities ---- */
 
-/* Returns the rate of the port, or the sum of what the ranks measured if that
- * is lower. A rank whose part of the rail was idle has measured nothing. */
+/* Returns the rate of the port, or the sum of the rates that ranks measured, if
+ * it is lower. A rank whose part of the rail was idle has measured nothing. */
 static double capacity(double port, double measured)
 {
     double rate = (measured > 0) ? MRAIL_MIN(port, measured) : port;
@@ -28,14 +29,14 @@ static double capacity(double port, double measured)
                      MRAIL_PLAN_MIN_CAPACITY);
 }
 
-/* Adds without overflow, because other ranks may send any number. */
+/* Adds numbers without overflow, because other ranks may send any number. */
 static void add_small(uint64_t *sum, uint64_t bytes)
 {
     *sum += MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND - *sum);
 }
 
-/* Adds what a rank reports about its rails. Small demands use all rails of a rank
- * equally. */
+/* Adds what a rank reports about its rails. Small demands use all rails of a
+ * rank equally. */
 static void read_rank(mca_coll_mrail_schedule_t *schedule, uint32_t rank,
                       const uint64_t *record)
 {
@@ -131,8 +132,8 @@ static int add_rank(const mca_coll_mrail_topology_t *topology, uint32_t rank,
     return ret;
 }
 
-/* Adds the link over which a rank copies bytes of its node: from and to the GPU,
- * or through shared memory. */
+/* Adds the link over which a rank copies bytes of its node: from and to the
+ * GPU, or through shared memory. */
 static int add_link(const mca_coll_mrail_schedule_t *schedule, uint32_t rank,
                     mrail_plan_topo_t *topo)
 {

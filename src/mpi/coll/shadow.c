@@ -18,7 +18,7 @@
 /* Buffers whose segments leave most of their range unused are not locked. */
 #define SPARSE_FACTOR 2
 #define SPARSE_BYTES (1u << 20)
-/* Copies in progress at the same time. */
+/* Maximum number of copies in progress at the same time. */
 #define NUM_COPIES 32u
 /* The shadow has the alignment of the buffer up to this number of bytes. */
 #define ALIGNMENT 64u
@@ -47,8 +47,8 @@ region_of(const mca_coll_mrail_dt_segment_t *segment)
                           type->true_lb)};
 }
 
-/* Joins regions of an allocation that overlap or touch. Datatypes with gaps often
- * interleave the data of several ranks. */
+/* Joins regions of an allocation that overlap or touch. Datatypes with gaps
+ * often interleave the data of several ranks. */
 static void join_regions(mca_coll_mrail_shadow_t *shadow)
 {
     mca_coll_mrail_region_t *regions = shadow->regions;
@@ -95,8 +95,8 @@ static int find_base(mca_coll_mrail_region_t *region, mrail_cuda_range_t *range)
     return OMPI_SUCCESS;
 }
 
-/* Returns 0 if the CPU cannot read a byte. A kernel that does not answer the
- * question counts as "yes". */
+/* Returns 0 if the CPU cannot read a byte. If the kernel does not answer the
+ * question, the result is 1. */
 static int is_readable(const char *address)
 {
     char byte;

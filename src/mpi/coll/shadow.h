@@ -1,5 +1,5 @@
 /*
- * A shadow: host memory that replaces a buffer in device memory for one call.
+ * A shadow is host memory that replaces a buffer in device memory for one call.
  * The addresses of the shadow are those of the buffer plus a constant, so that
  * counts, displacements and datatypes hold for both. Any code that moves host
  * memory can therefore serve the call, and other ranks notice nothing.
@@ -53,7 +53,7 @@ int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
                                 const mca_coll_mrail_args_t *args, int ranks);
 /* Reserves the shadows that are needed. Fills only the shadows of buffers that
  * have gaps or are partly host memory, and puts them into `args` in place of
- * the buffers. Returns the same codes. */
+ * the buffers. Returns the same codes as mca_coll_mrail_shadows_init(). */
 int mca_coll_mrail_shadows_reserve(mca_coll_mrail_shadows_t *shadows,
                                    mca_coll_mrail_args_t *args);
 /* Fills the other shadows as well, and puts them into `args`. */

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Chunks of a message in progress. */
+/* Maximum number of chunks in progress for each message. */
 #define NUM_CHUNKS 4u
 
 typedef enum chunk_state {
@@ -30,15 +30,15 @@ typedef struct chunk {
 /* A message. Chunks `first` to `next` - 1 are in progress, in a ring. */
 typedef struct message {
     const mca_coll_mrail_dt_segment_t *segment;
-    char *host; /* of the first byte of the segment */
+    char *host; /* address in the shadow of the segment's first byte */
     int peer, is_send;
-    uint64_t offset, bytes, chunk; /* chunk: bytes of each but the last */
+    uint64_t offset, bytes, chunk; /* chunk: bytes of each chunk but the last */
     unsigned first, next, num;     /* num: chunks in all */
     chunk_t chunks[NUM_CHUNKS];
 } message_t;
 
 struct mca_coll_mrail_staged {
-    message_t *messages; /* to each rank, then from each rank */
+    message_t *messages; /* messages to each rank, then from each rank */
     message_t **active;
     unsigned num_active;
 };
@@ -170,9 +170,9 @@ static int take_request(mca_coll_mrail_op_t *op, const message_t *message,
     return 1;
 }
 
-/* Advances a chunk, and returns 1 if it has ended. Sends are posted in the order
- * of the chunks, because receives match in this order: `is_next` says that all
- * chunks before it are posted. */
+/* Advances a chunk, and returns 1 if it has ended. Sends are posted in the
+ * order of the chunks, because receives match in this order: `is_next` says
+ * that all chunks before it are posted. */
 static int advance_chunk(mca_coll_mrail_op_t *op, const message_t *message,
                          chunk_t *chunk, int is_next)
 {

@@ -6,8 +6,7 @@
  *   receiver --message--> shadow --copy--> device memory
  *
  * A message may be cut into chunks, so that copies and messages overlap. Both
- * ends must agree on the chunks. One of them may have its buffer in host
- * memory.
+ * ends must agree on the chunks. One end may have its buffer in host memory.
  */
 #ifndef MRAIL_MPI_COLL_STAGED_H
 #define MRAIL_MPI_COLL_STAGED_H

@@ -120,7 +120,7 @@ typedef struct check {
 static int fail(const check_t *check, unsigned line, const char *fmt, ...)
     MRAIL_PRINTF(3, 4);
 
-/* Writes the sentence. Returns 1. */
+/* Writes the reason as a sentence. Returns 1. */
 static int fail(const check_t *check, unsigned line, const char *fmt, ...)
 {
     size_t used;

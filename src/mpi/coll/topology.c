@@ -181,7 +181,7 @@ static void take_rails(mca_coll_mrail_topology_t *topology)
 
 /* ---- what a plan could gain ---- */
 
-/* Rates that differ by less count as equal. */
+/* Rates count as equal if their relative difference is smaller. */
 #define SAME_RATE 0.01
 
 /* Returns 1 if the rates of both ranks' rails are in the same proportion. */
@@ -236,9 +236,9 @@ static int differs_in_file(const mrail_plan_topo_t *file, uint32_t rank,
  * Returns 1 if no plan can improve on the lanes of the transport, which load
  * each rail in proportion to its rate. This is the case if all ranks reach the
  * same rails, the rates of all nodes are in the same proportion, and there are
- * no further limits. All rails of a node then finish at the same time, and the
- * busiest node takes its bytes divided by the sum of its rates, which no plan
- * can beat (decision 0032).
+ * no further limits. All rails of a node then finish at the same time. The time
+ * of the busiest node is its bytes divided by the sum of its rates, and no plan
+ * can be faster (decision 0032).
  */
 static int is_balanced(const mca_coll_mrail_rank_entry_t *entries,
                        unsigned num_ranks, const mrail_plan_topo_t *file,

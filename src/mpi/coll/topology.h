@@ -1,6 +1,6 @@
 /*
  * The topology of a communicator: its nodes, rails and ranks, derived from one
- * entry per rank. Does not use MPI; the caller exchanges the entries.
+ * entry per rank. This code does not use MPI; the caller exchanges the entries.
  */
 #ifndef MRAIL_MPI_COLL_TOPOLOGY_H
 #define MRAIL_MPI_COLL_TOPOLOGY_H
@@ -30,12 +30,12 @@ typedef struct mca_coll_mrail_params {
 
 /* The entry of a rank, which is exchanged as raw bytes. */
 typedef struct mca_coll_mrail_rank_entry {
-    uint64_t version; /* of this software, equal on all ranks; or see below */
+    uint64_t version; /* software version, equal on all ranks; or see below */
     uint64_t node; /* equal on the same machine, or on the same emulated node */
     /* 1: emulated; ranks of different nodes must not share memory */
     uint64_t is_soft;
     uint64_t num_rails;
-    uint64_t speed;                     /* bytes per second of all its rails */
+    uint64_t speed; /* sum of the rates of its rails, bytes per second */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
     uint64_t address_length;            /* 0: RDMA READs are not available */
     uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
@@ -43,16 +43,16 @@ typedef struct mca_coll_mrail_rank_entry {
     uint64_t rates[UCT_MRAIL_MAX_RAILS];
     uct_mrail_direct_lanes_t lanes;
     uint64_t has_gpu;   /* 1: the process has loaded a GPU driver */
-    uint64_t topo_file; /* hash of the topology file, or one of the below */
+    uint64_t topo_file; /* hash of the topology file, or see below */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
 
 /*
  * Without a topology file, a rail is a leaf, and rails are numbered by
  * ascending leaf. If a rank has several rails on a leaf, each of them is a rail
- * of its own. With a topology file, rails have the numbers of the file, and the
- * rails in a rank's entry correspond to those that the file lists for the rank,
- * in ascending order.
+ * of its own. With a topology file, rails have the numbers of the file. The
+ * rails in a rank's entry correspond, in ascending order, to those that the
+ * file lists for the rank.
  */
 typedef struct mca_coll_mrail_topology {
     unsigned num_ranks, num_nodes, num_rails;
@@ -75,9 +75,9 @@ typedef struct mca_coll_mrail_topology {
     int has_gpus;      /* 1: some rank has loaded a GPU driver */
     mca_coll_mrail_gpus_t *gpus; /* owned; NULL: none so far */
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
-    /* by rail of this rank's entry: the limit that the file states for it, or an
-     * equal part of the uplinks for each rank, if that is lower; infinite if the
-     * file states none */
+    /* by rail of this rank's entry: the limit that the file states for it, or
+     * this rank's equal part of the uplinks, if this part is lower; infinite if
+     * the file states neither */
     mrail_topo_port_t limits[UCT_MRAIL_MAX_RAILS];
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
@@ -88,7 +88,7 @@ typedef struct mca_coll_mrail_topology {
 #define MCA_COLL_MRAIL_FOREIGN 2u    /* the process belongs to another job */
 
 /* Special values of `topo_file`, which is otherwise the hash of a file. */
-#define MCA_COLL_MRAIL_NO_FILE 0u  /* the user named none */
+#define MCA_COLL_MRAIL_NO_FILE 0u  /* the user named no file */
 #define MCA_COLL_MRAIL_BAD_FILE 1u /* the process cannot read it */
 
 /* Fills in the entry of this process, except for version, address,
@@ -172,9 +172,9 @@ mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
     return mca_coll_mrail_topology_place(topology, topology->self, rail);
 }
 
-/* Writes the capacity of each path through the uplinks from one rank to another on
- * a rail that both reach. Returns their number; 0: they are unknown, or the ranks
- * are in one leaf group. */
+/* Writes the capacity of each path through the uplinks from one rank to another
+ * on a rail that both reach. Returns their number; 0: they are unknown, or the
+ * ranks are in one leaf group. */
 unsigned
 mca_coll_mrail_topology_uplinks(const mca_coll_mrail_topology_t *topology,
                                 uint32_t from, uint32_t to, unsigned rail,

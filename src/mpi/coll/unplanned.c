@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* Kinds of links, in the order of the planner. Each kind has an array of links,
- * indexed by `a` and rail; or, for GPU links, by `a` and the place of `b` in its
- * node. */
+ * indexed by `a` and rail; or, for GPU links, by `a` and the place of `b` in
+ * its node. */
 #define NUM_KINDS (MRAIL_PLAN_REACH_IN + 1)
 #define NONE UINT32_MAX
 
@@ -24,8 +24,8 @@ struct mca_coll_mrail_unplanned {
      * then by rail or place */
     uint32_t *links[NUM_KINDS];
     uint32_t *place; /* by rank: its place in its node */
-    /* by rank: bytes to and from ranks of its node; and the capacities of its
-     * links to and from other GPUs */
+    /* by rank: bytes to and from ranks of its node, and capacities of its links
+     * to and from other GPUs */
     double *near_out, *near_in, *gpu_out, *gpu_in;
     uint32_t *group_of;           /* by node */
     double *out_bytes, *in_bytes; /* by node, then by leaf group: bytes to and
@@ -354,7 +354,7 @@ static void add_near(mca_coll_mrail_unplanned_t *model,
     double bytes = (double)demand->bytes;
 
     if (!model->is_on_devices && model->topology->is_soft) {
-        add_demand(model, demand); /* over the rails; see schedule_cut.c */
+        add_demand(model, demand); /* takes the rails; see schedule_cut.c */
         return;
     }
     add(model, MRAIL_PLAN_SWITCH_UP, demand->from, 0, bytes);

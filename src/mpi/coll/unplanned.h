@@ -1,6 +1,6 @@
 /*
  * Computes the loads of the topology's links in an exchange without a plan, and
- * decides whether a plan is worth its cost. Pure.
+ * decides whether a plan is worth its cost. The functions are pure.
  *
  * Within a node, bytes in device memory take the direct link between the two
  * GPUs, and all other bytes shared memory; or, on emulated nodes, the rails.
@@ -8,9 +8,9 @@
  * In the model, each pair of ranks divides its bytes over its common rails in
  * proportion to their rates. The rate of a rail is the lower of the sender's
  * send rate and the receiver's receive rate. The lanes of the transport behave
- * this way, because each lane takes the next chunk when it has room (decision
- * 0003); they know nothing about uplinks. A pair without a common rail uses all
- * its rails.
+ * in this way, because each lane takes the next chunk when it has room
+ * (decision 0003). Lanes know nothing about uplinks. A pair without a common
+ * rail uses all its rails.
  *
  * The model ignores that lanes shift bytes away from a rail that other pairs
  * load. It may thus overestimate the gain of a plan.
@@ -47,15 +47,15 @@ void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
                                   const mrail_plan_demand_t *demands,
                                   size_t num_demands);
 
-/* Adds bytes that leave and enter a node over a rail, and about which nothing
- * else is known. */
+/* Adds bytes that leave and enter a node over a rail. Nothing else is known
+ * about them. */
 void mca_coll_mrail_unplanned_add(mca_coll_mrail_unplanned_t *model,
                                   unsigned node, unsigned rail, double out,
                                   double in);
 
-/* Return the congestion without a plan, and a lower bound on that of every plan,
- * both in seconds. The congestion is infinite if a demand has no path without
- * relays. */
+/* Return the congestion without a plan, and a lower bound on that of every
+ * plan, both in seconds. The congestion is infinite if a demand has no path
+ * without relays. */
 double
 mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model);
 double mca_coll_mrail_unplanned_bound(const mca_coll_mrail_unplanned_t *model);

@@ -8,7 +8,7 @@
 
 /* How a rail's bytes from one rank to another divide over its uplinks. */
 typedef struct split {
-    unsigned count;                           /* of paths; 0: unknown */
+    unsigned count;                           /* number of paths; 0: unknown */
     double paths[MCA_COLL_MRAIL_MAX_UPLINKS]; /* capacities */
 } split_t;
 
@@ -25,7 +25,8 @@ static unsigned lanes_on(const uct_mrail_direct_lanes_t *lanes, unsigned place,
     return count;
 }
 
-/* Lanes carry equal parts, or parts in proportion to their uplinks. */
+/* Returns the weight of an uplink: its number of lanes, which carry equal
+ * parts, or its capacity if all capacities are known. */
 static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                         const split_t *split, unsigned uplink)
 {

@@ -1,8 +1,9 @@
 /*
  * The bytes that a plan sends through each uplink of the leaf switches, where
  * the switches have port rules. The plan chooses the rail. Within a rail, lanes
- * carry equal parts, or parts in proportion to their uplinks if the topology file
- * lists these one by one. The source port of a lane selects the uplink. Pure.
+ * carry equal parts, or parts in proportion to their uplinks if the topology
+ * file lists these one by one. The source port of a lane selects the uplink.
+ * The functions are pure.
  *
  * A NIC with fewer lanes than uplinks uses only num_lanes of them.
  */
@@ -21,8 +22,8 @@ typedef unsigned long long
                                  [MCA_COLL_MRAIL_MAX_UPLINKS];
 
 typedef struct mca_coll_mrail_uplinks {
-    /* what the NICs of this process send up from their leaves, and what they
-     * receive down into their leaves */
+    /* bytes that the NICs of this process send up from their leaves, and bytes
+     * that come down to their leaves for them */
     mca_coll_mrail_uplink_bytes_t up, down;
 } mca_coll_mrail_uplinks_t;
 
@@ -30,8 +31,8 @@ typedef struct mca_coll_mrail_uplinks {
 typedef const uct_mrail_direct_lanes_t *(*mca_coll_mrail_lanes_func_t)(
     void *arg, uint32_t rank);
 
-/* Adds what the plan sends over the NICs of this rank from leaf to leaf. The
- * schedule must have a plan. */
+/* Adds the bytes that the plan sends over the NICs of this rank from leaf to
+ * leaf. The schedule must have a plan. */
 void mca_coll_mrail_uplinks_add(mca_coll_mrail_uplinks_t *uplinks,
                                 const mca_coll_mrail_schedule_t *schedule,
                                 mca_coll_mrail_lanes_func_t lanes_of,

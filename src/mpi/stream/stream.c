@@ -48,7 +48,7 @@ static int copy_arrays(mrail_stream_side_t *side, size_t ranks,
 /* ---- commands in the stream ---- */
 
 /* Once the first command is in the stream, the op begins. If the second one is
- * refused, the stream does not wait for it, and the error stays. */
+ * refused, the stream does not wait for the op, and the error remains. */
 static int put(mrail_stream_op_t *op)
 {
     const mrail_cuda_t *cuda = mrail_cuda_find();

@@ -2,15 +2,16 @@
  * Communicators with a CUDA stream, and the operations in the stream:
  *
  *   stream.c         calls of the user; one op for each
- *   stream_comm.c    what is attached to a communicator
- *   stream_error.c   error codes and their sentences
+ *   stream_comm.c    data attached to a communicator
+ *   stream_error.c   error codes and their messages
  *   stream_op.c      MPI calls and copies of an op, which the thread makes
  *   stream_thread.c  the progress thread, one for each process
  *
  * An op puts two commands into the stream. The first is a host function, which
  * hands the op to the thread and returns, because host functions must not call
- * CUDA, and may delay those of other streams. The second holds the stream until
- * the counter of finished ops in pinned memory reaches the number of this op.
+ * CUDA, and may delay the host functions of other streams. The second holds the
+ * stream until the counter of finished ops in pinned memory reaches the number
+ * of this op.
  */
 #ifndef MRAIL_MPI_STREAM_INTERNAL_H
 #define MRAIL_MPI_STREAM_INTERNAL_H
@@ -48,7 +49,7 @@ typedef struct mrail_stream_comm {
     MPI_Comm comm;
     CUstream stream;
     CUcontext ctx;         /* current when the stream was attached */
-    unsigned wait_flags;   /* of cuStreamWaitValue32() */
+    unsigned wait_flags;   /* flags for cuStreamWaitValue32() */
     int holds_by_function; /* 1: a host function holds the stream */
     /* Finished ops, in pinned memory that the GPU reads. The thread writes. */
     uint32_t *finished;
@@ -56,7 +57,7 @@ typedef struct mrail_stream_comm {
     int error;        /* first error of an op; atomic */
 } mrail_stream_comm_t;
 
-/* Returns what is attached to a communicator, or NULL. */
+/* Returns the data attached to a communicator, or NULL. */
 mrail_stream_comm_t *mrail_stream_comm_find(MPI_Comm comm);
 
 /* ---- operations ---- */
@@ -67,7 +68,7 @@ typedef enum mrail_stream_kind {
     MRAIL_STREAM_RECV
 } mrail_stream_kind_t;
 
-/* One end of an op. Messages have `count` only. */
+/* One end of an op. A message uses only `count`. */
 typedef struct mrail_stream_side {
     void *buffer;
     int count;
@@ -75,7 +76,7 @@ typedef struct mrail_stream_side {
     MPI_Datatype type;
 } mrail_stream_side_t;
 
-/* State of an op of the thread, in this order. */
+/* States of an op in the progress thread, in this order. */
 typedef enum mrail_stream_state {
     MRAIL_STREAM_NEW,
     MRAIL_STREAM_COPY_OUT, /* device memory to host memory */
@@ -86,15 +87,15 @@ typedef enum mrail_stream_state {
 typedef struct mrail_stream_op {
     mrail_list_t node;
     mrail_stream_comm_t *owner;
-    uint32_t number; /* in the stream, from 1 */
+    uint32_t number; /* number in the stream, from 1 */
     mrail_stream_kind_t kind;
     mrail_stream_side_t send, recv;
     int peer, tag;
-    MPI_Status *status; /* of the user, or MPI_STATUS_IGNORE */
+    MPI_Status *status; /* the user's status, or MPI_STATUS_IGNORE */
     mrail_stream_state_t state;
     MPI_Request request;
-    size_t bytes;  /* of a message */
-    int is_staged; /* 1: a message through `block` */
+    size_t bytes;  /* length of a message */
+    int is_staged; /* 1: the message moves through `block` */
     mca_coll_mrail_block_t block;
     mca_coll_mrail_copy_t copy;
 } mrail_stream_op_t;

@@ -1,5 +1,5 @@
-/* The MPI calls of an op and the copies of staged messages. The thread makes
- * them. */
+/* The MPI calls of an op and the copies of staged messages. The progress thread
+ * makes them. */
 #include "config.h"
 #include "mpi/stream/stream_internal.h"
 

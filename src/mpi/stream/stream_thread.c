@@ -16,9 +16,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-static mrail_list_t begun = {&begun, &begun}; /* `lock` */
+static mrail_list_t begun = {&begun, &begun}; /* `lock` protects it */
 static pthread_t thread;
-static int is_running, is_stopping; /* `lock` */
+static int is_running, is_stopping; /* `lock` protects them */
 
 static mrail_stream_op_t *op_of(mrail_list_t *node)
 {
@@ -56,7 +56,8 @@ void mrail_stream_hold(void *arg)
 
 /* ---- thread ---- */
 
-/* The owner may be freed as soon as the GPU sees the counter. */
+/* Finishes an op. Its owner may be freed as soon as the GPU sees the
+ * counter. */
 static void finish(mrail_stream_op_t *op, int error)
 {
     mrail_stream_comm_t *owner = op->owner;

@@ -19,8 +19,8 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
  * closing. */
 void mrail_peer_free(mrail_peer_t *peer) MRAIL_BOTH;
 
-/* Returns the status with which the peer with this id was freed, or 0 if it was
- * not freed, or too long ago. Control lock held. */
+/* Returns the status with which the peer with this id was freed, or 0 if no
+ * peer with this id was freed recently. Control lock held. */
 int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
 
 /* Marks a new peer as failed, because a peer with its id was freed earlier. */

@@ -1,8 +1,8 @@
 /*
  * The control protocol: decides which message a peer or a lane sends next, and
  * when. lane_request.c requests lanes, ctl_send.c builds messages, and
- * ctl_recv.c handles received ones. All of it runs under the control lock,
- * mostly on the control thread.
+ * ctl_recv.c handles received ones. All of this code runs under the control
+ * lock, mostly on the control thread.
  *
  * Every exchange is a request that the sender repeats until the answer arrives,
  * so requests are idempotent. If two peers request the same lane at once, the

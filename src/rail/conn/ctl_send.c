@@ -105,8 +105,8 @@ static MRAIL_CTL int mrail_ctl_need_handle(mrail_engine_t *engine,
     return 0;
 }
 
-/* Sends over a pair of rails, with the address handle that is kept for the pair
- * or for a path. */
+/* Sends a message over a pair of rails, with the address handle of the pair or
+ * of a path. */
 static MRAIL_CTL int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
                                          mrail_handle_t *handle, uint16_t sport,
                                          mrail_ctl_msg_t *msg)

@@ -97,7 +97,7 @@ void mrail_lane_drain(mrail_lane_t *lane)
     }
 }
 
-/* ---- Receive buffers in the rail's SRQ, and the credits that they back ---- */
+/* ---- Receive buffers in the rail's SRQ, and the credits for them ---- */
 
 static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
                           mrail_rx_t *rx, uint32_t lkey)
@@ -176,8 +176,8 @@ mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
 /* Sets the window of a new lane, which carries active messages if its slot is
  * below num_pairs, and reserves a buffer for each message that the peer may
  * send. If the SRQ is too small for all lanes, the last ones share the buffers
- * of the others. The NIC retries a message that finds no buffer (RNR). Returns 0
- * or -errno. */
+ * of the others. The NIC retries a message that finds no buffer (RNR). Returns
+ * 0 or -errno. */
 static MRAIL_CTL int mrail_lane_reserve_buffers(mrail_lane_t *lane)
 {
     mrail_rail_t *rail = lane->rail;
@@ -279,6 +279,9 @@ void mrail_lane_destroy_qp(mrail_lane_t *lane)
         engine->sq_entries -= lane->sq_depth;
         lane->rail->carried += lane->am_carried + lane->rma_carried;
         lane->am_carried = lane->rma_carried = 0;
+        lane->rail->stalled_ns += lane->stalled_ns;
+        lane->rail->idle_ns += lane->idle_ns;
+        lane->stalled_ns = lane->idle_ns = 0;
         memset(&lane->batch, 0, sizeof(lane->batch));
         lane->batch.am_begin = lane->am.sent;
         lane->rail->num_am_lanes -= (lane->am.window != 0);

@@ -235,8 +235,8 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     return 0;
 }
 
-/* Handles an impossible lane: the peer does without it, or fails if it is the
- * first one. */
+/* Handles a lane that can never come up: the peer does without it, or fails if
+ * it is its first lane. */
 static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                                         const char *why)
 {
@@ -320,7 +320,7 @@ static MRAIL_CTL int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
     return ret;
 }
 
-/* Returns 1 if a pair of rails cannot be tried now, but perhaps later. */
+/* Returns 1 if some pair of rails cannot be tried now, but perhaps later. */
 static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->num_pairs; ++slot) {

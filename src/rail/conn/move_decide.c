@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Minimum work of a lane in a window that counts: bytes, and the percentage
- * of the window in which the lane was busy. */
+/* A window counts for a lane only if the lane has completed at least this many
+ * bytes, and was busy for at least this percentage of the window. */
 #define MOVE_MIN_BYTES (256u << 10)
 
 #define MOVE_MIN_BUSY 5u
@@ -213,7 +213,7 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                ? first + move.other * peer->num_pairs
                : MRAIL_MOVE_RANDOM;
     if (peer->lanes[slot] == NULL) {
-        return; /* the lane that was tried on another port has ended */
+        return; /* the lane whose new port was being tested has ended */
     }
     is_back = (move.target == MRAIL_REPATH_BACK);
     if (direction == MRAIL_OP_GET) {

@@ -62,9 +62,9 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
-/* Lets a path on which a probe was lost try the next source port, if no lane
- * leads to the peer any more. The uplink of the last port may have failed. The
- * next lane of the path takes the port that works. */
+/* If no lane to the peer is usable, moves a path on which a probe was lost to
+ * the next source port, because the uplink of the last port may have failed.
+ * The next lane of the path takes the port that works. */
 static MRAIL_CTL void mrail_path_next_port(mrail_peer_t *peer, unsigned slot)
 {
     mrail_path_t *path = &peer->paths[slot];
@@ -449,7 +449,7 @@ unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                    peer->num_pairs;
         }
     }
-    return peer->base; /* this end would not choose the pair, but need not
+    return peer->base; /* this end would not choose the pair, but does not
                         * refuse it */
 }
 
@@ -494,7 +494,8 @@ void mrail_paths_remove(mrail_peer_t *peer)
         mrail_list_del(&path->affected);
         if (path->prober && (rail->num_probers != 0)) {
             --rail->num_probers;
-            mrail_control_thread_wake(peer->engine); /* for another prober */
+            /* it chooses another prober */
+            mrail_control_thread_wake(peer->engine);
         }
     }
 }

@@ -53,9 +53,8 @@ void mrail_am_request_ack(mrail_peer_t *peer)
     if ((mrail_peer_num_up(peer) != 0) && (peer->num_am != 0) &&
         mrail_am_stream_reply(&peer->am, &peer->up[0]->am, &reply) &&
         (reply.flags & MRAIL_DATA_ACK_REQ)) {
-        (void)mrail_am_post_reply(peer->up[0], &reply); /* if the queue is full,
-                                                         * the caller repeats
-                                                         * the request */
+        /* If the queue is full, the caller calls this function again. */
+        (void)mrail_am_post_reply(peer->up[0], &reply);
     }
 }
 

@@ -11,8 +11,8 @@ void mrail_am_add_pending_reply(mrail_peer_t *peer) MRAIL_DATA;
 
 void mrail_am_send_acks(mrail_engine_t *engine) MRAIL_DATA;
 
-/* Enlarges the window, which is too small for the peer's messages, while buffers
- * are left. `most`: its largest size. */
+/* Enlarges the window, which is too small for the peer's messages, while
+ * buffers are left. `most`: its largest size. */
 void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
                    unsigned most) MRAIL_DATA MRAIL_NO_CTL;
 

@@ -1,5 +1,5 @@
 /*
- * Active messages: the choice of a lane, and the messages' way to it.
+ * Active messages: how the engine chooses a lane, and how a message gets to it.
  *
  * Credits travel with every message. The receiver also sends a separate message
  * when half a window is free. The sender could not request credits at the right

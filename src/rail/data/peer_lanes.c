@@ -46,13 +46,15 @@ static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
 
 /* ---- uplinks ---- */
 
-/* Capacities by local rail, for data from the peer. */
+/* Capacities of the uplinks that data from the peer takes to each local
+ * rail. */
 struct mrail_uplinks {
-    unsigned count;                                   /* of a leaf */
+    unsigned count;                                   /* uplinks per leaf */
     double rates[MRAIL_MAX_RAILS][MRAIL_MAX_UPLINKS]; /* all 0: unknown */
 };
 
-/* Returns the part of its uplink for a lane, and adds up those of its rail. */
+/* Returns the part of its uplink that a lane may use, and the sum of these
+ * parts over the lanes of its rail. */
 static double mrail_peer_uplink_part(const mrail_peer_t *peer,
                                      const mrail_lane_t *lane, double *sum_p,
                                      unsigned *count_p)

@@ -8,6 +8,8 @@
 #include "rail/data/throttle.h"
 #include "rail/params.h"
 
+#include <errno.h>
+
 /* If no lane has room, the choice is repeated after a completion for the peer,
  * or after this time. The time limit covers completions for other peers, which
  * also make room on a rail, and lanes that mrail_sched_pick() keeps waiting. */
@@ -29,9 +31,9 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Returns the lane for a whole operation, or NULL if none has room. Like a
- * message of the same length, an operation stays on the first lane if its rail
- * carries it faster than this process can post it. */
+/* Returns the lane for a whole operation, or NULL if none has room. An
+ * operation stays on the first lane, like a message of the same length, if the
+ * rail carries it faster than this process can post it. */
 static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
                                                     size_t length)
 {
@@ -166,7 +168,8 @@ static MRAIL_DATA int mrail_quota_pick(const mrail_op_t *op,
 }
 
 /* Posts as many chunks as the lanes have room for. Returns 1 if the operation
- * is completely posted. */
+ * is completely posted, 0 if no lane has room for it, or -EAGAIN if a lane
+ * refuses a chunk. */
 static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
@@ -206,9 +209,11 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
                 mrail_sched_pick(peer->sched, peer->num_up, op->left,
                                  peer->uncut_bytes, &params, now_ns, &length);
         }
-        if ((index < 0) ||
-            (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
+        if (index < 0) {
             return 0;
+        }
+        if (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0) {
+            return -EAGAIN;
         }
         peer->uncut_bytes -= length;
         if (quota != NULL) {
@@ -225,18 +230,35 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
+/* An operation whose quota waits for its rails lets later operations pass,
+ * because these may use other rails. Operations that share its quota wait for the
+ * same rails. */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    while (!mrail_list_empty(&peer->uncut) && (mrail_peer_num_up(peer) != 0)) {
-        mrail_op_t *op = mrail_list_head(&peer->uncut, mrail_op_t, uncut);
+    const mrail_quota_t *waiting = NULL;
+    mrail_op_t *op, *next;
 
-        if (!(op->whole ? mrail_op_pump_whole(op, now_ns)
-                        : mrail_op_pump_cut(op, now_ns))) {
-            peer->pump_ns = now_ns + MRAIL_RMA_PUMP_NS;
-            mrail_peer_activate(peer);
+    if (mrail_peer_num_up(peer) == 0) {
+        return;
+    }
+    mrail_list_for_each_safe(op, next, &peer->uncut, mrail_op_t, uncut) {
+        int ret;
+
+        if ((waiting != NULL) && (op->quota == waiting) && !op->ignores_quota) {
+            continue;
+        }
+        ret = op->whole ? mrail_op_pump_whole(op, now_ns)
+                        : mrail_op_pump_cut(op, now_ns);
+        if (ret > 0) {
+            mrail_list_del(&op->uncut);
+            continue;
+        }
+        peer->pump_ns = now_ns + MRAIL_RMA_PUMP_NS;
+        mrail_peer_activate(peer);
+        if ((ret < 0) || (op->quota == NULL) || op->ignores_quota) {
             return;
         }
-        mrail_list_del(&op->uncut);
+        waiting = op->quota;
     }
 }
 

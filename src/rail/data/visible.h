@@ -4,8 +4,8 @@
 
 #include "rail/state/engine.h"
 
-/* Posts a READ that makes the lane's writes visible, on behalf of `flush`,
- * which may be NULL. Returns 0 or -EAGAIN. */
+/* Posts a READ that makes the lane's writes visible. `flush`, which may be
+ * NULL, waits for it. Returns 0 or -EAGAIN. */
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
                         mrail_ns_t now_ns) MRAIL_DATA;
 

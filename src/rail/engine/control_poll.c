@@ -11,7 +11,8 @@
 
 /* Interval of checks while lanes are failing over. */
 #define MRAIL_CONTROL_FAILOVER (1 * MRAIL_NS_PER_MS)
-/* Interval of updates of the telemetry page: busy, and idle. */
+/* Interval between updates of the telemetry page, while the process is busy and
+ * while it is idle. */
 #define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
 /* A timer that is later than this shows that the process or its machine was

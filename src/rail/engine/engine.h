@@ -1,6 +1,6 @@
 /*
- * The engine of the process: the threads that enter it, and its locks. Calls all
- * other layers.
+ * The engine of the process: the threads that enter it, and its locks. Calls
+ * all other layers.
  */
 #ifndef MRAIL_RAIL_ENGINE_ENGINE_H
 #define MRAIL_RAIL_ENGINE_ENGINE_H
@@ -35,9 +35,10 @@ unsigned mrail_engine_poll(mrail_engine_t *engine,
 
 /* ---- The work of the control thread (control_poll.c) ---- */
 
-/* The work is separated from the thread and its descriptors, so that a simulation
- * can run it in virtual time. Only one thread may call these functions, outside
- * callbacks, and holding neither the data-path lock nor the control lock. */
+/* The work is separated from the thread and its descriptors, so that a
+ * simulation can run it in virtual time. Only one thread may call these
+ * functions, outside callbacks, and holding neither the data-path lock nor the
+ * control lock. */
 
 /* Deadlines of the control thread's periodic work. */
 typedef struct mrail_control_timers {

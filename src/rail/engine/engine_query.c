@@ -21,7 +21,8 @@ void mrail_engine_query(const mrail_engine_t *engine,
     memset(attr_p, 0, sizeof(*attr_p));
     attr_p->num_rails = engine->num_rails;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        /* 1/32: RoCEv2 headers of a 4 KB packet, and a small margin. */
+        /* 1/32 accounts for the RoCEv2 headers of a 4 KB packet, and a small
+         * margin. */
         attr_p->bandwidth +=
             (double)engine->rails[i].attr.rate_bps / 8 * 31 / 32;
     }

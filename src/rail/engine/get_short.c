@@ -86,7 +86,8 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
         }
         goto out;
     }
-    op->done.iface = NULL; /* completes without progress of its iface */
+    op->done.iface = NULL; /* it completes without a progress call of its
+                            * iface */
     op->unpack = mrail_get_short_unpack;
     op->unpack_arg = &get;
     id = ep->peer->op_next;

@@ -20,7 +20,7 @@ typedef struct mrail_mem_source {
     size_t length;
     mrail_access_t access;
     int fd;          /* dma-buf; -1: register the address */
-    uint64_t offset; /* in the dma-buf */
+    uint64_t offset; /* offset in the dma-buf */
 } mrail_mem_source_t;
 
 static struct ibv_mr *mrail_mem_reg_one(mrail_rail_t *rail,
@@ -62,7 +62,8 @@ static int mrail_mem_reg_all(mrail_engine_t *engine,
     return 0;
 }
 
-/* Tries a dma-buf, and then the address, which needs nvidia-peermem. */
+/* Tries to register a dma-buf, and then the address, which needs
+ * nvidia-peermem. */
 static int mrail_mem_reg_device(mrail_engine_t *engine,
                                 const mrail_cuda_range_t *range,
                                 mrail_mem_source_t *source, mrail_mem_t **mem_p)

@@ -1,6 +1,6 @@
 /*
- * The telemetry page: rails, lanes and counters periodically, events of lanes
- * and paths at once. No error here can fail a job.
+ * Writes the telemetry page: rails, lanes and counters periodically, and events
+ * of lanes and paths at once. No error in this file can fail a job.
  *
  * Numbers are copied under both locks, because they belong to the progress
  * thread. The copy is written to the file without the data-path lock.
@@ -10,6 +10,7 @@
 
 #include "base/launch.h"
 #include "rail/conn/conn.h"
+#include "rail/state/record.h"
 #include "telemetry/page.h"
 
 #include <errno.h>
@@ -74,40 +75,62 @@ void mrail_telemetry_export_open(mrail_engine_t *engine)
         engine->page = NULL;
         return;
     }
-    engine->ring = mrail_page_ring(engine->page);
+    /* mrail_telemetry_export_copy() switches it on. */
+    engine->idle_ring = mrail_page_ring(engine->page);
     export_job(mrail_page_own(engine->page));
     export_names(engine, mrail_page_own(engine->page));
     mrail_telemetry_export_copy(engine);
     mrail_telemetry_export_write(engine);
 }
 
+/* Readers that have the file open still get the last values. */
 void mrail_telemetry_export_close(mrail_engine_t *engine)
 {
+    mrail_telemetry_export_copy(engine);
+    mrail_telemetry_export_write(engine);
     memset(&engine->ring, 0, sizeof(engine->ring));
+    memset(&engine->idle_ring, 0, sizeof(engine->idle_ring));
     mrail_page_remove(engine->page);
     engine->page = NULL;
 }
 
 static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
 {
+    mrail_ns_t now_ns = mrail_clock_now();
+
     for (unsigned i = 0; i < page->num_rails; ++i) {
-        page->rails[i].nominal = engine->rails[i].attr.rate_bps / 8;
-        page->rails[i].bytes = engine->rails[i].carried;
-        page->rails[i].num_lanes = 0;
+        const mrail_rail_t *rail = &engine->rails[i];
+        mrail_page_rail_t *to = &page->rails[i];
+
+        to->nominal = rail->attr.rate_bps / 8;
+        to->bytes = rail->carried;
+        to->stalled_ns = rail->stalled_ns;
+        to->idle_ns = rail->idle_ns;
+        to->live_out =
+            mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_OUT], now_ns);
+        to->live_in = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_IN], now_ns);
+        to->is_down = rail->port_down || rail->fatal || rail->outage;
+        to->num_lanes = 0;
     }
+}
+
+/* Adds a lane to the sums of its rail. */
+static void export_sums(const mrail_lane_t *lane, mrail_page_rail_t *to)
+{
+    to->num_lanes += mrail_lane_is(lane, MRAIL_LANE_CONNECTED);
+    to->bytes += lane->am_carried + lane->rma_carried;
+    to->stalled_ns += lane->stalled_ns;
+    to->idle_ns += lane->idle_ns;
 }
 
 static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
 {
     const mrail_path_t *path = &lane->peer->paths[lane->slot];
     const mrail_health_t *health = &path->health;
-    uint64_t bytes = lane->am_carried + lane->rma_carried;
     mrail_page_lane_t *to;
 
     if ((lane->rail != NULL) && (lane->rail->index < page->num_rails)) {
-        page->rails[lane->rail->index].num_lanes +=
-            mrail_lane_is(lane, MRAIL_LANE_CONNECTED);
-        page->rails[lane->rail->index].bytes += bytes;
+        export_sums(lane, &page->rails[lane->rail->index]);
     }
     if (page->num_lanes == MRAIL_PAGE_LANES) {
         ++page->more_lanes;
@@ -115,7 +138,7 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     }
     to = &page->lanes[page->num_lanes++];
     to->peer = lane->peer->id;
-    to->bytes = bytes;
+    to->bytes = lane->am_carried + lane->rma_carried;
     to->rate = mrail_tele_window_rate(&lane->sched.meter);
     to->outstanding = lane->sched.inflight + lane->am.inflight;
     to->stalled_ns = lane->stalled_ns;
@@ -156,6 +179,17 @@ static void export_counters(const mrail_engine_t *engine, mrail_page_t *page)
 _Static_assert(MRAIL_COUNTERS(MRAIL_COUNTER_ONE) <= MRAIL_PAGE_COUNTERS,
                "the telemetry page has no room for all counters");
 
+/* Switches recording as the parameter and the readers want it. */
+static void export_switch(mrail_engine_t *engine)
+{
+    int wanted = engine->config.telemetry_recording ||
+                 mrail_page_is_followed(engine->page);
+
+    if (wanted != mrail_record_is_on(engine)) {
+        mrail_record_switch(engine, wanted);
+    }
+}
+
 void mrail_telemetry_export_copy(mrail_engine_t *engine)
 {
     mrail_page_t *page;
@@ -163,6 +197,7 @@ void mrail_telemetry_export_copy(mrail_engine_t *engine)
     if (engine->page == NULL) {
         return;
     }
+    export_switch(engine);
     page = mrail_page_own(engine->page);
     export_rails(engine, page);
     export_lanes(engine, page);

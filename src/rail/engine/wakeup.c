@@ -2,13 +2,13 @@
  * Sleeping until an event: the event file descriptor of an iface.
  *
  * The descriptor is an epoll set. It contains the rails' completion channels,
- * for events of devices, and an eventfd, for events inside the process. Such
- * events are a lane that comes up, a peer that fails, or a completion of this
- * iface that another iface's progress takes from a CQ. The thread that causes
- * the event signals the armed ifaces. mrail_iface_arm() first sets the flag and
- * then checks, so no event is lost. Arming consumes the devices' events from
- * the channels that all ifaces share, so if there was an event, the other
- * ifaces are signalled as well.
+ * for events of devices, and an eventfd, for events inside the process. An
+ * event inside the process is a lane that comes up, a peer that fails, or a
+ * completion of this iface that the progress of another iface takes from a CQ.
+ * The thread that causes the event signals the armed ifaces. mrail_iface_arm()
+ * first sets the flag and then checks, so no event is lost. Arming consumes the
+ * devices' events from the channels that all ifaces share, so if there was an
+ * event, the other ifaces are signalled as well.
  */
 #include "config.h"
 #include "rail/engine/engine.h"

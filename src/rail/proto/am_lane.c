@@ -8,7 +8,7 @@
  * which lane is idle. */
 #define WINDOW_BYTES (256u << 10)
 
-/* Credit-only messages before the window grows. */
+/* Number of credit-only messages after which the window grows. */
 #define UPDATES_GROW 8
 
 void mrail_am_lane_start(mrail_am_lane_t *am, unsigned window)

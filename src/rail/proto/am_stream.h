@@ -64,8 +64,8 @@ typedef struct mrail_am_stream {
 /* The content of a standalone acknowledgement, besides the counts that each
  * message carries. */
 typedef struct mrail_am_reply {
-    uint8_t flags;     /* of mrail_data_hdr_t */
-    uint16_t returned; /* for RETURN */
+    uint8_t flags;     /* flags of mrail_data_hdr_t */
+    uint16_t returned; /* with RETURN: credits that count as used */
 } mrail_am_reply_t;
 
 void mrail_am_stream_init(mrail_am_stream_t *stream);
@@ -164,9 +164,9 @@ mrail_am_msg_t *mrail_am_stream_take_any(mrail_am_stream_t *stream);
 
 /* ---- replay ---- */
 
-/* Both ends have closed the lane: moves the messages that did not arrive to the
- * replay queue. `arrived`: number of the lane's messages that did, modulo
- * 2^16. */
+/* Moves the messages of the lane that did not arrive to the replay queue. Both
+ * ends must have closed the lane. `arrived`: number of its messages that did
+ * arrive, modulo 2^16. */
 void mrail_am_stream_lose(mrail_am_stream_t *stream, mrail_am_lane_t *lane,
                           uint16_t arrived);
 
@@ -253,7 +253,7 @@ static inline int mrail_am_stream_take_flags(mrail_am_stream_t *stream,
 int mrail_am_stream_reply(const mrail_am_stream_t *stream,
                           mrail_am_lane_t *lane, mrail_am_reply_t *reply_p);
 
-/* The lane sends this reply. */
+/* Records that the lane sends this reply. */
 void mrail_am_stream_replied(mrail_am_stream_t *stream, mrail_am_lane_t *lane,
                              const mrail_am_reply_t *reply);
 

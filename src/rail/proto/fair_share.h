@@ -52,7 +52,7 @@
 #define MRAIL_FAIR_SHARE_OLD_NS (1 * MRAIL_NS_PER_SEC)
 /* Throttling leaves each class at least this fraction of a rail. */
 #define MRAIL_FAIR_SHARE_LEAST 0.02
-/* Limit of the tokens kept, in bytes. */
+/* Maximum number of bytes for which a class keeps unused tokens. */
 #define MRAIL_FAIR_SHARE_KEEP (512.0 * 1024)
 
 /* Peers that reach the same rails. */

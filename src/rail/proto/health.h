@@ -1,7 +1,8 @@
 /*
- * Health of a path to a peer. Each lane number has its own path, because it
- * has its own source port. Each path has one record, with one deadline, and
- * follows a table of transitions. Pure: events and time in, actions out.
+ * Health of a path to a peer. Each lane number has its own path, because it has
+ * its own source port. Each path has one record, with one deadline, and follows
+ * a table of transitions. Pure: events and times are arguments, and actions are
+ * results.
  *
  * Suspicion is cheap, because it only withholds new work. Retiring a path,
  * however, takes evidence, which is one of the following:
@@ -43,8 +44,8 @@ typedef enum mrail_health_event {
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
     MRAIL_HEALTH_PROBE_REPLY, /* a probe was answered; after PORT_DOWN, only
                                * later probes count */
-    MRAIL_HEALTH_TIMEOUT,     /* deadline: a probe is lost, or a back-off is
-                               * over */
+    MRAIL_HEALTH_TIMEOUT,     /* deadline: a probe is lost, or a back-off has
+                               * ended */
     MRAIL_HEALTH_PROBES_EXHAUSTED, /* deadline: the last probe is lost, and
                                     * another path answers */
     MRAIL_HEALTH_RESTORED,         /* a new QP was connected */

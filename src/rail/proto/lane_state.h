@@ -64,7 +64,7 @@ typedef enum mrail_lane_event {
     MRAIL_LANE_EV_WANT,       /* another lane needs its QP */
     MRAIL_LANE_EV_KEEP,       /* the lane is in use, so it stays */
     MRAIL_LANE_EV_LEAVE,      /* must be given up; others take its work */
-    MRAIL_LANE_EV_CARRY,      /* the same, but no other lane takes it */
+    MRAIL_LANE_EV_CARRY,      /* must be given up; no lane takes its work */
     MRAIL_LANE_EV_RELEASE,    /* the lane is idle */
     MRAIL_LANE_EV_DRAINED,    /* its requests are complete, and a requested
                                * CONFIRM was sent */

@@ -63,7 +63,7 @@ void mrail_port_move_begin(mrail_port_move_t *move, uint16_t to, uint32_t seq,
 uint16_t mrail_port_move_done(mrail_port_move_t *move, uint16_t sport)
 {
     move->end_ns = 0;
-    if (move->to != sport) { /* otherwise undone in the meantime */
+    if (move->to != sport) { /* otherwise, the move was undone meanwhile */
         move->undo = move->is_back ? 0 : sport;
         move->undo_seq = move->seq;
     }

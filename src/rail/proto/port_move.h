@@ -1,7 +1,7 @@
 /*
  * Rules for moves of a lane to another source port. The sending end decides
- * which MOVE and MOVE_BACK it carries out. The reading end decides when it holds
- * its lane and sends them. conn/move_lane.c changes the ports, and
+ * which MOVE and MOVE_BACK it carries out. The reading end decides when it
+ * holds its lane and sends them. conn/move_lane.c changes the ports, and
  * conn/move_decide.c sends the requests.
  *
  * Requests have no answers, and may be lost, repeated or overtaken. The sending
@@ -44,13 +44,14 @@ typedef struct mrail_port_move {
 } mrail_port_move_t;
 
 /* Handles a MOVE, or a decision of this end (seq is 0). `newest_p`: the newest
- * number of the peer's requests for this lane number. Returns 1 if the lane must
- * begin to move. */
+ * number of the peer's requests for this lane number. Returns 1 if the lane
+ * must begin to move. */
 int mrail_port_move_request(mrail_port_move_t *move, uint32_t *newest_p,
                             uint32_t seq, mrail_ns_t now_ns);
 
-/* Handles a MOVE_BACK, or a decision of this end (seq is 0). `sport`: the lane's
- * present port. Returns the port to which the lane must begin to move, or 0. */
+/* Handles a MOVE_BACK, or a decision of this end (seq is 0). `sport`: the
+ * lane's present port. Returns the port to which the lane must begin to move,
+ * or 0. */
 uint16_t mrail_port_move_back(mrail_port_move_t *move, uint32_t *newest_p,
                               uint32_t seq, uint16_t sport);
 

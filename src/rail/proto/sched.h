@@ -30,7 +30,7 @@ typedef struct mrail_sched_lane {
                                 * mrail_sched_done() */
     uint64_t taken;            /* bytes of chunks that mrail_sched_pick() gave
                                 * the lane, since the peer's lanes changed */
-    uint64_t quota_taken;      /* the same, for operations with a quota */
+    uint64_t quota_taken;      /* bytes of such chunks with a quota */
     int usable;                /* the lane may take a chunk now */
 } mrail_sched_lane_t;
 
@@ -41,9 +41,9 @@ typedef struct mrail_sched_params {
     int alone;          /* the peer will never have another lane */
     int has_rules;      /* switches have port rules: lanes have known, equal
                          * uplinks */
-    int has_quota;      /* all lanes are those of one rail, whose quota is left;
-                         * other operations may load rails unequally, so their
-                         * bytes do not count */
+    int has_quota;      /* all lanes belong to one rail, which has quota
+                         * left; other operations may load rails unequally,
+                         * so their bytes do not count */
 } mrail_sched_params_t;
 
 /* Automatic chunk size: the time of a chunk, its bounds in bytes, and the

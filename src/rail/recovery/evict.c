@@ -1,7 +1,7 @@
 /*
  * Eviction of lanes; docs/architecture.md describes the protocol. Progress
- * threads decide whether a lane is idle, and reap it. The lanes of a process
- * that does not call the library stay until it does.
+ * threads decide whether a lane is idle, and reap it. A process that does not
+ * call the library keeps its lanes until its next call.
  */
 #include "config.h"
 #include "rail/recovery/recovery.h"

@@ -28,8 +28,8 @@
  * READ. */
 #define MRAIL_PATH_VALIDATION_LIMIT (1 * MRAIL_NS_PER_SEC)
 
-/* Acts as a fence, because nothing new may overtake missing data. A pending
- * fence loses its ordered lane, which may be the one that failed. */
+/* Holds back new work like a fence, because it must not overtake missing data.
+ * A pending fence loses its ordered lane, which may be the one that failed. */
 static MRAIL_DATA void mrail_failover_barrier(mrail_peer_t *peer)
 {
     if (!peer->recovering) {

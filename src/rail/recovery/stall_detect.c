@@ -53,7 +53,7 @@
 
 /* Sends a READ after messages that stay unacknowledged, and after small PUTs,
  * which keep their send buffers until a request behind them completes. Returns
- * 1 if there were any that no READ had followed. */
+ * 1 if some of them had not yet been followed by a READ. */
 static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_unchanged = (lane->stall_am == lane->am.sent);

@@ -32,8 +32,8 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *lock)
     pthread_mutex_destroy(&lock->mutex);
 }
 
-/* On return, the biased thread neither holds the lock without the mutex, nor
- * can it take the lock without the mutex. */
+/* On return, the biased thread does not hold the lock without the mutex, and
+ * cannot take it without the mutex. */
 static void mrail_data_lock_revoke(mrail_data_lock_t *lock, int reason)
 {
     if (__atomic_fetch_or(&lock->shared, reason, __ATOMIC_SEQ_CST) &

@@ -181,6 +181,7 @@ struct mrail_engine {
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_ring_t ring;         /* the trace ring; see state/record.h */
+    mrail_ring_t idle_ring;    /* the same while nothing is recorded */
     mrail_counters_t counters; /* ctl_* counters: under the control lock;
                                 * others: under the data-path lock */
     unsigned num_events;       /* events of this progress call */
@@ -237,9 +238,8 @@ struct mrail_engine {
     mrail_ns_t evict_search_ns; /* time of the last search for lanes to evict */
     unsigned evict_next;        /* index of the lane at which the next search
                                  * begins */
-    uint64_t
-        evict_serial;     /* qp_serial of the last lane that must be evicted; 0:
-                           * none */
+    /* qp_serial of the last lane that must be evicted; 0: none */
+    uint64_t evict_serial;
     unsigned num_further; /* lanes with a QP, without the first lane of each
                            * peer */
     unsigned num_qps;

@@ -66,14 +66,15 @@ struct mrail_lane {
 
     uint16_t large[MRAIL_FLOWS]; /* data: chunks in flight, for rail->flows */
     uint16_t reads;              /* data: visibility READs in flight */
-    uint8_t properties;          /* atomic: of `state`, for threads without the
-                                  * control lock */
+    uint8_t properties;          /* atomic: properties of `state`, for
+                                  * threads without the control lock */
     uint8_t held;                /* data: takes no chunks while the peer moves
                                   * it; see conn/move_lane.c. It may be evicted
                                   * meanwhile, so this is no state. */
     uint8_t uplink_down;         /* data: takes no chunks, because the uplink of
-                                  * its data is down; see mrail_ep_set_uplinks() */
-    mrail_cq_mark_t last_cqe;    /* data: position behind the last completion
+                                  * its data is down; see
+                                  * mrail_ep_set_uplinks() */
+    mrail_cq_mark_t last_cqe;    /* data: position after the last completion
                                   * of the QP */
     mrail_list_t ack_list;    /* data: entry in engine->acks while the lane owes
                                * a message */
@@ -98,7 +99,8 @@ struct mrail_lane {
     uint16_t epoch;    /* agreed by both ends; the initiator chooses it */
     uint16_t remote_index;
     uint16_t sport;
-    unsigned uplink;  /* of the peer's leaf, from its port; with port rules */
+    unsigned uplink;  /* with port rules: uplink of the peer's leaf that its
+                       * source port selects */
     uint64_t nominal; /* bytes/s of the port, divided among its lanes */
     uint8_t remote_rail;
 

@@ -41,12 +41,12 @@ typedef struct mrail_put {
  * the peer has acknowledged it, and a PUT until it is complete, so that another
  * lane can replay (retransmit) it. */
 typedef struct mrail_tx {
-    mrail_am_msg_t am; /* of a PUT: `list` is an entry in lane->puts or
-                            * peer->lost_puts, and `number` is lane->am.sent */
+    mrail_am_msg_t am; /* in a PUT, `list` is an entry in lane->puts or
+                        * peer->lost_puts, and `number` is lane->am.sent */
     mrail_mem_t *mem;  /* registration of this element */
     mrail_pool_t *pool;
-    mrail_data_hdr_t *hdr; /* wire image; the payload follows. Of a PUT: its
-                            * data */
+    mrail_data_hdr_t *hdr; /* wire image of a message, followed by its
+                            * payload; in a PUT: its data */
     mrail_put_t put;
 } mrail_tx_t;
 

@@ -69,7 +69,7 @@ typedef struct mrail_path {
     unsigned turn;          /* number of times that `sport` was replaced; see
                              * mrail_path_next_port() */
     uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer; 0: none */
-    mrail_handle_t handle;  /* for probes */
+    mrail_handle_t handle;  /* handle for probes */
     unsigned handle_pair;   /* rail pair of `handle` */
     unsigned stalls;        /* stalls that an answer disproved */
     mrail_ns_t stall_ns;    /* time of the last stall */
@@ -110,7 +110,7 @@ struct mrail_peer {
     mrail_peer_state_t state;
     unsigned num_boots;  /* 0: no address is known */
     mrail_boot_t *boots; /* [num_boots]; NULL once the rails are known */
-    uint8_t gid[16];     /* of the first rail in the peer's address */
+    uint8_t gid[16];     /* GID of the first rail in the peer's address */
     unsigned num_rails;
     mrail_wire_rail_t *rails; /* [num_rails]; this and the other arrays are
                                * in `tables` */

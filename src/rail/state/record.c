@@ -3,6 +3,36 @@
 
 #include "base/seq.h"
 
+#include <string.h>
+
+/* Starts a batch after the messages that were not recorded. If the last message
+ * of a batch is outstanding, that batch is complete. */
+static void record_skip(mrail_lane_t *lane)
+{
+    if (lane->batch.post_ns == 0) {
+        lane->batch.am_begin = lane->am.sent;
+        lane->batch.byte_begin = lane->am_carried;
+    }
+}
+
+void mrail_record_switch(mrail_engine_t *engine, int on)
+{
+    mrail_ring_t *from = on ? &engine->idle_ring : &engine->ring;
+    mrail_ring_t *to = on ? &engine->ring : &engine->idle_ring;
+    const mrail_peer_t *peer;
+
+    if (from->header == NULL) {
+        return;
+    }
+    *to = *from;
+    memset(from, 0, sizeof(*from));
+    mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
+        mrail_for_each_lane(lane, peer) {
+            record_skip(lane);
+        }
+    }
+}
+
 void mrail_record_batch_end(mrail_lane_t *lane)
 {
     mrail_lane_batch_t *batch = &lane->batch;

@@ -1,7 +1,7 @@
 /*
  * Records of the trace ring (telemetry/ring.h): one for each chunk, and one for
  * each batch of active messages of a lane. Data-path lock held. All functions
- * return at once if there is no ring.
+ * return at once if there is no ring, or if recording is off.
  *
  * Most active messages have no completion of their own, so a batch ends with a
  * message whose completion the lane requests anyway. While this completion is
@@ -48,6 +48,9 @@ static inline void mrail_record_chunk(const mrail_chunk_t *chunk, int status,
                      lane->record_tail |
                          mrail_ring_tail(chunk->length, 0, 0, kind, 0));
 }
+
+/* Switches recording on or off. The ring and its records remain. */
+void mrail_record_switch(mrail_engine_t *engine, int on);
 
 /* Ends the batch with the request that the lane posts next. Reads the clock. */
 void mrail_record_batch_end(mrail_lane_t *lane);

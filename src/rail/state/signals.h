@@ -1,5 +1,5 @@
-/* Signals to ifaces that sleep, and the start of stall detection. Data-path
- * lock or control lock held. */
+/* Signals to sleeping ifaces, and the start of stall detection. The caller
+ * holds the data-path lock or the control lock. */
 #ifndef MRAIL_RAIL_STATE_SIGNALS_H
 #define MRAIL_RAIL_STATE_SIGNALS_H
 

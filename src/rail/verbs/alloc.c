@@ -20,8 +20,9 @@ void mrail_rail_explain(const char *device, size_t length, int error)
     }
 }
 
-/* The flags must be constants: with variable flags, the macro ibv_reg_mr() in
- * verbs.h calls another function, for access bits that are not used here. */
+/* The flags must be constants. With variable flags, the macro ibv_reg_mr() in
+ * verbs.h calls a function for optional access bits, which mrail does not
+ * use. */
 struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
                               mrail_access_t access)
 {

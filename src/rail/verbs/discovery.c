@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A subnet with this prefix or a longer one has at most two hosts, so the host
- * parts are the same at each NIC of a leaf. */
+/* A subnet with a prefix of at least this length has at most two hosts, so the
+ * host parts of its addresses cannot distinguish the NICs of a leaf. */
 #define POINT_TO_POINT_BITS 30
 
 typedef struct mrail_discovery {
@@ -248,7 +248,8 @@ static int mrail_discovery_wanted(mrail_discovery_t *discovery,
     return wanted;
 }
 
-/* Only a device that supports dma-bufs looks at the descriptor. */
+/* Returns 1 if the device supports dma-bufs. Only such devices check the
+ * descriptor, and report that -1 is invalid. */
 static int mrail_has_dmabuf(struct ibv_context *ctx)
 {
     struct ibv_pd *pd = ibv_alloc_pd(ctx);

@@ -15,9 +15,9 @@
 #define SOFTWARE_RAILS "software rails"
 #define LIVE_LABEL 0x1234u /* any label that no lane of the sample uses */
 
-/* Source of the rows: kernel 6.1 to 6.12, calls of
- * rdma_flow_label_to_udp_sport() and rdma_get_udp_sport(). Packets of rdma_rxe
- * and the software rails were captured. */
+/* MEASURED rows come from captured packets. SOURCE rows come from the sources
+ * of kernels 6.1 to 6.12: these drivers call rdma_flow_label_to_udp_sport() or
+ * rdma_get_udp_sport(). */
 static const struct {
     const char *driver;
     mrail_port_driver_t knowledge;
@@ -212,7 +212,7 @@ static void try_mlx5(struct ibv_qp *qp, mrail_port_control_t *control)
     }
 }
 
-/* ---- All ---- */
+/* ---- All checks ---- */
 
 /* Returns 0 or -errno. */
 static int run_sample(sample_t *sample, const uint16_t *requested, unsigned num,

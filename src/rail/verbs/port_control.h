@@ -6,8 +6,8 @@
  * The flow label sets the source port when the QP is connected
  * (orchestrator/ports.h). The device stores the label, and its driver or
  * hardware computes the port. The sample QP shows the label that the device has
- * stored, and a table of drivers records whether the port follows from it. Only
- * a packet capture shows the port on the wire.
+ * stored, and a table of drivers records whether the port follows from it. The
+ * port on the wire is visible only in a packet capture.
  */
 #ifndef MRAIL_RAIL_PORT_CONTROL_H
 #define MRAIL_RAIL_PORT_CONTROL_H

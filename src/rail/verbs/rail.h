@@ -114,7 +114,10 @@ typedef struct mrail_rail {
     uint64_t inflight;                  /* data: bytes of chunks in flight */
     /* data; any thread may call mrail_tele_flow_live() */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
-    uint64_t carried;       /* control: bytes of ended lanes */
+    /* Of ended lanes; control. */
+    uint64_t carried; /* bytes */
+    uint64_t stalled_ns;
+    uint64_t idle_ns;
     uint64_t work[2];       /* data: bytes of completed chunks of all lanes:
                              * PUTs, GETs */
     uint8_t ports_fixed;    /* control: connected QPs keep their source ports */
@@ -282,8 +285,8 @@ typedef enum mrail_access {
  * failure. */
 struct ibv_mr *mrail_rail_reg(mrail_rail_t *rail, void *address, size_t length,
                               mrail_access_t access);
-/* Registers a part of a dma-buf, which starts at `offset`, with full access. WRs
- * and peers use `address`. */
+/* Registers a part of a dma-buf, which starts at `offset`, with full access.
+ * WRs and peers use `address`. */
 struct ibv_mr *mrail_rail_reg_dmabuf(mrail_rail_t *rail, int fd,
                                      uint64_t offset, void *address,
                                      size_t length);

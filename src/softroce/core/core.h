@@ -204,7 +204,7 @@ typedef struct sroce_req {
 /* A READ or atomic from the peer, with the state needed to respond, and to
  * respond again if the request is repeated. */
 typedef struct sroce_rdres {
-    uint32_t psn; /* of the first response */
+    uint32_t psn; /* PSN of the first response */
     uint32_t num_pkts;
     uint8_t atomic;
     uint8_t pending; /* 1: a response is due */
@@ -213,7 +213,7 @@ typedef struct sroce_rdres {
     uint32_t cur_psn;  /* PSN of the next response packet */
     uint32_t cur_left; /* response packets left */
     uint32_t cur_total;
-    uint64_t addr;   /* of the next byte */
+    uint64_t addr;   /* address of the next byte */
     uint32_t length; /* bytes left */
     uint64_t value;  /* atomic: the original value */
 } sroce_rdres_t;
@@ -233,16 +233,16 @@ typedef struct sroce_resp {
     uint8_t have_wqe; /* 1: a receive WQE was taken (see wqe_sge) */
     uint8_t comm_est; /* 1: IBV_EVENT_COMM_EST was raised */
     uint32_t ooo_psn; /* highest PSN received ahead of epsn */
-    uint32_t rkey;    /* of the WRITE in progress */
+    uint32_t rkey;    /* key of the WRITE in progress */
     uint64_t addr;
     uint32_t left;
-    uint32_t bytes; /* of the message so far */
+    uint32_t bytes; /* bytes of the message that have arrived */
     sroce_sgcur_t sg;
     uint32_t rd_head;  /* next free entry of ring rd */
     uint32_t rd_count; /* valid entries before rd_head */
     uint32_t rd_pending;
     sroce_rdres_t rd[SROCE_MAX_RD_ATOMIC];
-    uint64_t wr_id; /* of the taken receive WQE */
+    uint64_t wr_id; /* wr_id of the taken receive WQE */
     uint32_t wqe_num_sge;
     uint32_t wqe_length;
     struct ibv_sge wqe_sge[SROCE_MAX_SGE];
@@ -263,7 +263,7 @@ struct sroce_qp {
     uint8_t requests_first;
     int access;
     sroce_av_t av;
-    uint16_t sport; /* of av */
+    uint16_t sport; /* source port of `av` */
     sroce_cq_t *send_cq;
     sroce_cq_t *recv_cq;
     sroce_srq_t *srq;

@@ -355,7 +355,7 @@ unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth)
     return num;
 }
 
-/* Effects of a state transition other than on attributes. */
+/* Carries out the effects of a state transition, except those on attributes. */
 static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
                      const struct ibv_qp_attr *attr, int mask)
 {

@@ -103,7 +103,8 @@ typedef struct sroce_dev_params {
     uint32_t qpn_count;   /* 2 <= qpn_base, all below 2^24 */
     int icrc_tx;          /* compute the ICRC; 0: the trailer is zero */
     int icrc_rx;          /* check the ICRC (see SROCE_RX_ANY_ID) */
-    enum ibv_mtu max_mtu; /* of the port: limits path MTU and UD payload */
+    enum ibv_mtu max_mtu; /* MTU of the port, which limits path MTU and UD
+                           * payload */
     uint32_t window_pkts; /* maximum unacknowledged packets of a QP; 0: 256 */
     mrail_ns_t probe_ns;  /* minimum time before a tail probe; 0: 2 ms;
                            * MRAIL_NS_NEVER: no probes */

@@ -1,11 +1,11 @@
 /*
  * The tables of fault actions on rails and on software GPUs. The parser
  * (script.c) and the help text are driven by these tables; mrail-script(5) has
- * the same lists. The implementations (the simulator, live software rails and
- * GPUs) do not see actions. They have one function or field for each
+ * the same lists. The simulator, live software rails and GPUs know settings
+ * instead of actions: each has one function or field for each
  * sroce_fault_setting_t.
  *
- * Pure: text in, numbers out.
+ * Pure: the functions turn text into numbers.
  */
 #ifndef MRAIL_SROCE_FAULT_ACTION_H
 #define MRAIL_SROCE_FAULT_ACTION_H
@@ -31,7 +31,7 @@ typedef enum sroce_fault_setting {
     SROCE_FAULT_DROP_ACKS,   /* 1: requests are executed, responses are lost */
     SROCE_FAULT_WRITE_DELAY, /* microseconds */
     SROCE_FAULT_NUM_RAIL_STATES,
-    /* Of a link between GPUs, in both directions. */
+    /* A link between GPUs, in both directions. */
     SROCE_FAULT_GPU_LINK_DOWN = SROCE_FAULT_NUM_RAIL_STATES, /* 1: cut */
     SROCE_FAULT_GPU_LINK_RATE, /* bytes per second, 0: no limit */
     SROCE_FAULT_GPU_IPC_ERROR, /* 1: handles cannot be opened */
@@ -87,7 +87,7 @@ typedef enum sroce_fault_kind {
 
 typedef struct sroce_fault_action_def {
     const char *name;
-    const char *syntax; /* of the value; "" if it takes none */
+    const char *syntax; /* syntax of the value; "": the action takes none */
     sroce_fault_kind_t kind;
     uint32_t settings; /* SROCE_FAULT_BIT()s; 0: clear, resets all */
     uint64_t value;    /* KIND_FIXED */
@@ -101,13 +101,13 @@ extern const sroce_fault_action_def_t sroce_fault_gpu_action_defs[];
 /* An action with its value. */
 typedef struct sroce_fault_action {
     const sroce_fault_action_def_t *action;
-    uint32_t settings; /* those of the action; 0: clear */
+    uint32_t settings; /* settings of the action; 0: `clear` */
     uint64_t value;
 } sroce_fault_action_t;
 
-/* Reads the name of an action of the table from words[0] and its values from the
- * words after it. Returns 0, -ENOENT if there is no such action, or -EINVAL with
- * a message in `why` and fault_p untouched. */
+/* Reads the name of an action of the table from words[0] and its values from
+ * the words after it. Returns 0, -ENOENT if there is no such action, or -EINVAL
+ * with a message in `why` and fault_p untouched. */
 int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
                             char *const *words, unsigned num_words,
                             sroce_fault_action_t *fault_p, char *why,

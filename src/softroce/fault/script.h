@@ -49,7 +49,7 @@ typedef struct sroce_fault_step {
     const char *text; /* the line without its comment and extra blanks */
     sroce_fault_when_t when;
     uint64_t at;       /* time in ns, packets or bytes */
-    uint64_t every;    /* in the same unit; 0: only once */
+    uint64_t every;    /* interval in the unit of `at`; 0: only once */
     uint64_t times;    /* executions with `every`; 0: no limit */
     mrail_ns_t for_ns; /* duration of the setting; 0: until another step changes
                         * it */

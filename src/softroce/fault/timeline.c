@@ -50,7 +50,7 @@ static fault_base_t *base_of(const sroce_fault_timeline_t *tl, unsigned dev,
     return &tl->bases[(size_t)dev * SROCE_FAULT_NUM_STATES + setting];
 }
 
-/* Returns 1 if the step is on this GPU, or on this link between GPUs. */
+/* Returns 1 if the step acts on this GPU, or on this link between GPUs. */
 static int hits_gpu(const sroce_fault_timeline_t *tl,
                     const sroce_fault_step_t *step, unsigned index)
 {

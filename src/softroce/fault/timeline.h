@@ -2,18 +2,18 @@
  * Runs a fault script: the settings of each device as a function of time and of
  * the traffic sent.
  *
- * For each setting, a device has its previous value and the values of the active
- * steps. The latest step wins. When a step's `for` ends, the value that it
- * overrode takes effect again. A step without `for` holds until a later step,
- * `clear` or the end.
+ * For each setting, a device has its previous value and the values of the
+ * active steps. The latest step wins. When a step's `for` ends, the value that
+ * it overrode takes effect again. A step without `for` holds until a later
+ * step, `clear` or the end.
  *
  * Pure: time and counters are arguments. The ops are called only when a setting
  * changes.
  *
  * Devices are numbered: rails first, as node * num_rails + rail. Behind them,
  * each node has num_gpus * num_gpus devices. Device gpu * num_gpus + gpu stands
- * for a GPU and, with a switch, for its link. Device gpu * num_gpus + peer is the
- * link between the two, if gpu < peer; otherwise it never changes.
+ * for a GPU and, with a switch, for its link. Device gpu * num_gpus + peer is
+ * the link between the two, if gpu < peer; otherwise it never changes.
  */
 #ifndef MRAIL_SROCE_FAULT_TIMELINE_H
 #define MRAIL_SROCE_FAULT_TIMELINE_H

@@ -15,8 +15,8 @@
 #define CREDIT_PRIORITY_NS (50 * MRAIL_NS_PER_MS)
 #define CREDIT_HEARTBEAT_NS (1 * MRAIL_NS_PER_MS)
 
-/* The packets are in the socket, so the receiver will return their credit, and
- * the slot no longer records it. */
+/* Called once the packets are in the socket. The receiver will return their
+ * credit, so the slot no longer records it. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx)
 {
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);

@@ -36,7 +36,7 @@ typedef struct sroce_daemon_conn {
     int32_t pid;
     int kind; /* 0 before the first message */
     unsigned poll_index;
-    unsigned pid_index; /* of pidfd in pollfds; 0: not polled */
+    unsigned pid_index; /* index of pidfd in pollfds; 0: not polled */
     int join_dev;       /* device of a waiting join; -1: none */
     mrail_ns_t join_deadline_ns;
 } sroce_daemon_conn_t;
@@ -44,7 +44,9 @@ typedef struct sroce_daemon_conn {
 typedef struct sroce_daemon {
     sroce_session_t *session;
     int listen_fd;
-    mrail_ns_t accept_retry_ns; /* do not poll listen_fd before; 0: poll it */
+    /* Time before which listen_fd is not polled, because accept() has failed;
+     * 0: it is polled. */
+    mrail_ns_t accept_retry_ns;
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
@@ -69,7 +71,8 @@ static void sroce_daemon_on_signal(int sig)
     daemon_stop = 1;
 }
 
-/* Returns a dead process's reservations. The counter stays >= 0. */
+/* Returns the reservations of a dead process. The counter never becomes
+ * negative. */
 static void sroce_daemon_reclaim(sroce_session_t *session, sroce_slot_t *slot)
 {
     int64_t bytes = atomic_exchange(&slot->pend_bytes, 0);

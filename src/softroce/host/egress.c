@@ -152,8 +152,8 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
 {
     mrail_list_t *pos = &ctx->delayed;
 
-    /* The right place is nearly always the end, unless the delay has been
-     * reduced or there are several destinations. */
+    /* The right place is nearly always the end. It is earlier only if the delay
+     * has been reduced or there are several destinations. */
     while ((pos->prev != &ctx->delayed) &&
            (mrail_list_entry(pos->prev, sroce_host_batch_t, list)->due_ns >
             batch->due_ns)) {

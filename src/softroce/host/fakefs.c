@@ -4,8 +4,8 @@
  * sysfs, it reads the type and network device of each GID; without the type, it
  * assumes RoCE version 1.
  *
- * This file serves only these names, and only in a session. All others go to
- * libc. Another name is the version of nvidia-peermem, which UCX looks for.
+ * UCX also looks for the version of nvidia-peermem. This file serves only these
+ * names, and only in a session. All other names go to libc.
  */
 #include "config.h"
 #include "softroce/host/host.h"

@@ -4,7 +4,7 @@
  *   proc.c    the process: session, device list, fork
  *   ctx.c     opening and closing a device: slot, sockets, core
  *   net.c     sockets: sends runs, receives batches, caches source ports
- *   tx.c      when a queue pair may send: rates
+ *   tx.c      when a queue pair may send: rates and credit
  *   egress.c  port state, loss, delay and other faults of sent packets
  *   credit.c  receive-buffer credit of other processes
  *   progress.c  a progress call: receive, timers, transmit; the control thread
@@ -69,9 +69,9 @@ typedef struct sroce_host_proc {
     sroce_host_dev_t devs[SROCE_SESSION_MAX_RAILS];
     pthread_mutex_t lock;
     mrail_list_t ctxs; /* list of sroce_host_ctx_t */
-    int conn;          /* to the session daemon; -1: none or lost */
+    int conn;          /* connection to the session daemon; -1: none or lost */
     int daemon_lost;
-    pid_t pid; /* of this process, updated after fork */
+    pid_t pid; /* id of this process, updated after fork */
     pthread_t thread;
     int thread_runs;
     int epoll_fd;
@@ -83,7 +83,7 @@ extern sroce_host_proc_t sroce_host;
 /* A socket bound to (device address, source port). */
 typedef struct sroce_host_sport {
     mrail_list_t lru;
-    struct sroce_host_sport *next; /* in its bucket */
+    struct sroce_host_sport *next; /* next entry in its bucket */
     uint16_t port;
     int fd;
 } sroce_host_sport_t;
@@ -155,7 +155,7 @@ typedef struct sroce_host_pd {
 typedef struct sroce_host_mr {
     struct ibv_mr ibv;
     sroce_mr_t *core;
-    void *map; /* of a dma-buf; NULL: memory of the application */
+    void *map; /* mapping of a dma-buf; NULL: memory of the application */
     size_t map_length;
 } sroce_host_mr_t;
 
@@ -170,8 +170,8 @@ struct sroce_host_ctx {
     sroce_session_dev_t *sdev;
     sroce_slot_t *slot;
     pid_t pid;           /* process that opened it; children must not use it */
-    unsigned dev_index;  /* in the session */
-    unsigned slot_index; /* on the device */
+    unsigned dev_index;  /* index in the session */
+    unsigned slot_index; /* index on the device */
     sroce_dev_t *core;
     pthread_mutex_t lock;
     pthread_cond_t acked; /* an event was acknowledged */
@@ -180,13 +180,14 @@ struct sroce_host_ctx {
     int rx_fd;
     uint8_t *rx_buf;
     uint32_t write_delay_us; /* value in the core */
-    uint32_t settings_gen;   /* last values seen in sdev, also below */
+    uint32_t settings_gen;   /* last value seen in sdev */
     uint32_t seeds;
     uint64_t error_qp;
     unsigned rx_skipped; /* progress calls since the last read of the socket */
     uint32_t kernel_drops;
     int64_t held_seen;        /* last value of rx_held seen */
-    mrail_ns_t held_since_ns; /* since then unchanged, socket empty */
+    mrail_ns_t held_since_ns; /* time since which rx_held is unchanged and
+                               * the socket is empty */
 
     /* Transmit. */
     mrail_list_t ready;
@@ -194,7 +195,7 @@ struct sroce_host_ctx {
     mrail_ns_t next_wake_ns; /* minimum wake_ns in `waiting` */
     int worked; /* 1: packets were sent or received since the last reset */
     int recheck_waiting;  /* 1: waiting QPs may have replies */
-    mrail_list_t delayed; /* of sroce_host_batch_t, by due_ns */
+    mrail_list_t delayed; /* list of sroce_host_batch_t, ordered by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
     mrail_list_t sport_lru; /* most recently used first */
@@ -357,8 +358,8 @@ unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
                                   mrail_ns_t now_ns);
 /* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
-/* Records that the packets are in the socket. Their credit is returned by the
- * receiver. */
+/* Records that the packets are in the socket. The receiver returns their
+ * credit. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
 /* Restarts the random numbers from the seed of the session or of a script. */

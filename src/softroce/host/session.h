@@ -131,8 +131,9 @@ typedef struct sroce_session_dev {
     uint32_t reserved;
     uint64_t first_rate_bytes_per_s;    /* rate at creation; constant */
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
-    _Atomic uint32_t loss_ppm; /* of sent and received packets, 0..1000000 */
-    _Atomic uint32_t delay_us; /* added to sent and received packets */
+    _Atomic uint32_t loss_ppm;       /* loss rate of sent and received packets,
+                                * 0..1000000 */
+    _Atomic uint32_t delay_us;       /* added to sent and received packets */
     _Atomic uint32_t write_delay_us; /* delay before WRITEs become visible */
     _Atomic uint32_t faults;         /* SROCE_RAIL_*; 0: none */
     _Atomic uint32_t dup_ppm;
@@ -243,8 +244,8 @@ void sroce_session_close(sroce_session_t *session);
  * Returns 0, -ESTALE (another version) or -EINVAL (damaged). */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 
-/* Suffix of the file that holds the software GPUs of a session (src/softgpu). No
- * session name contains '+'. */
+/* Suffix of the file that holds the software GPUs of a session (src/softgpu).
+ * No session name contains '+'. */
 #define SROCE_SESSION_GPUS "+gpu"
 
 /* Removes the files and the socket. Only the session daemon and the reaper call

@@ -136,7 +136,7 @@ static int obj_page_check(uintptr_t address)
     return ((process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0) &&
             (errno == EFAULT))
                ? EFAULT
-               : 0; /* also if the system does not permit the call */
+               : 0; /* 0 also if the system does not permit the call */
 }
 
 /* Checks the memory and the access flags. A device would pin the memory, so it
@@ -206,7 +206,7 @@ static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return &mr->ibv;
 }
 
-/* Registers the memory of a file. The range begins `offset` bytes behind the
+/* Registers the memory of a file. The range begins `offset` bytes after the
  * current position in the file. */
 static struct ibv_mr *obj_reg_file(struct ibv_pd *pd, uint64_t offset,
                                    size_t length, uint64_t iova, int fd,
@@ -244,8 +244,8 @@ static struct ibv_mr *obj_reg_file(struct ibv_pd *pd, uint64_t offset,
 }
 
 /* Returns a descriptor of GPU memory as for obj_reg_file(), or -1. The driver
- * library of software GPUs (src/softgpu/peermem.c) may have been loaded out of
- * sight of this library's own scope. */
+ * library of software GPUs (src/softgpu/peermem.c) may have been loaded in a
+ * scope that is not visible to this library. */
 static int obj_open_gpu_memory(void *addr, size_t length)
 {
     int (*open_memory)(uint64_t address, uint64_t size) = NULL;

@@ -95,10 +95,11 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 }
 
 /*
- * Returns 1 if the post must be sent at once, as are the first few posts since
- * the last poll, and large ones. A longer burst of small posts is collected,
- * because one system call can send up to 64 packets of the same size. The next
- * poll sends it, or the control thread within about a millisecond.
+ * Returns 1 if the post must be sent at once. This applies to large posts, and
+ * to the first few posts since the last poll. A longer burst of small posts is
+ * collected, because one system call can send up to 64 packets of the same
+ * size. The next poll sends it, or the control thread within about a
+ * millisecond.
  */
 static int ops_send_now(sroce_host_qp_t *qp, const struct ibv_send_wr *wr)
 {

@@ -315,7 +315,7 @@ static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
                           1 + mrail_rng_below(&sim->rng, SROCE_RUN_PKTS),
                           &sim->run) != 0) {
             if (info.next_bytes > sim->run.length) {
-                abort(); /* shorter than next_bytes promised */
+                abort(); /* the packet is shorter than next_bytes announced */
             }
             node_send_run(sim, node);
         }

@@ -1,0 +1,101 @@
+/*
+ * Shared by the files of the network hops:
+ *
+ *   relay_net.c          life cycle, registration of slots, quotas
+ *   relay_net_message.c  offers, READs and answers
+ */
+#ifndef MRAIL_MPI_COLL_RELAY_NET_INTERNAL_H
+#define MRAIL_MPI_COLL_RELAY_NET_INTERNAL_H
+
+#include "mpi/coll/mrail_coll.h"
+#include "mpi/coll/relay_quota.h"
+
+typedef struct mca_coll_mrail_net_offer {
+    uint64_t address, bytes;
+    uint64_t key_length; /* 0: the sender cannot register the slot */
+    uint8_t key[UCT_MRAIL_DIRECT_KEY_MAX];
+} mca_coll_mrail_net_offer_t;
+
+typedef enum mca_coll_mrail_net_answer {
+    ANSWER_DONE,
+    ANSWER_BY_MESSAGE, /* the receiver cannot READ the chunk */
+    ANSWER_FAILED,
+} mca_coll_mrail_net_answer_t;
+
+typedef enum mca_coll_mrail_net_state {
+    NET_MESSAGE,  /* a header, or a chunk as a message */
+    NET_OFFERED,  /* sender: waiting for the answer */
+    NET_EXPECTED, /* receiver: waiting for the offer */
+    NET_READY,    /* the READ is not posted yet */
+    NET_READING,
+    NET_READ,     /* waiting to answer after the chunks before it */
+    NET_ANSWERED, /* the answer, and perhaps the chunk, is on its way */
+    NET_DONE,
+    NET_FAILED,
+} mca_coll_mrail_net_state_t;
+
+typedef struct mca_coll_mrail_net_request {
+    mrail_list_t node; /* in `idle` or `active` */
+    mca_coll_mrail_net_t *net;
+    mca_coll_mrail_net_state_t state;
+    uint32_t peer;
+    uint32_t turn; /* number of this offer, or of this answer, to the peer */
+    /* requests of the pml, or NULL: the offer, the header or the chunk; and the
+     * answer */
+    ompi_request_t *message, *reply;
+    mca_coll_mrail_net_offer_t offer;
+    uint64_t answer;
+    char *buffer;
+    size_t room;   /* of the buffer */
+    size_t length; /* bytes received */
+    uct_mrail_direct_get_t get;
+} mca_coll_mrail_net_request_t;
+
+typedef struct mca_coll_mrail_net_area {
+    uct_mrail_direct_mem_t *mem; /* NULL: not registered */
+    int is_refused;              /* 1: the registration has failed */
+} mca_coll_mrail_net_area_t;
+
+/* Answers to a peer are sent, and those of the peer are taken, in the order of
+ * the offers, because an answer does not name its offer. The numbers are those
+ * of the next offer, and of the next one to answer. */
+typedef struct mca_coll_mrail_net_peer {
+    uint32_t sends, sends_ended;
+    uint32_t recvs, recvs_ended;
+} mca_coll_mrail_net_peer_t;
+
+struct mca_coll_mrail_net {
+    mca_coll_mrail_module_t *module;
+    mca_coll_mrail_net_slots_t slots;
+    mca_coll_mrail_relay_sizes_t sizes;
+    int is_device;
+    mca_coll_mrail_net_area_t *areas;
+    mca_coll_mrail_net_peer_t *peers; /* by rank */
+    mca_coll_mrail_net_request_t *requests;
+    mrail_list_t idle, active;
+    /* ---- quotas of this exchange ---- */
+    uint32_t *place; /* by rank: its channel, or MRAIL_RELAY_NONE */
+    mca_coll_mrail_relay_quota_t *channels;
+    uct_mrail_direct_quota_t **quotas; /* NULL: no READ has needed it */
+    unsigned num_channels, max_channels;
+    uint64_t until_ns;
+};
+
+/* Returns 1 if the address is that of a slot, and not that of a header. */
+static inline int mca_coll_mrail_net_has(const mca_coll_mrail_net_t *net,
+                                         const void *buffer)
+{
+    return (uintptr_t)buffer - (uintptr_t)net->slots.base <
+           net->slots.num_areas * net->slots.area_size;
+}
+
+/* Returns the registration of a slot, or NULL. */
+uct_mrail_direct_mem_t *mca_coll_mrail_net_mem(mca_coll_mrail_net_t *net,
+                                               const void *buffer);
+
+/* Returns the quota of the channel from a rank, or NULL if there is none. The
+ * endpoint to the rank exists. */
+uct_mrail_direct_quota_t *mca_coll_mrail_net_quota(mca_coll_mrail_net_t *net,
+                                                   uint32_t from);
+
+#endif

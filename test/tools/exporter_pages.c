@@ -1,0 +1,153 @@
+/*
+ * Exports telemetry of a job that does not exist, for tests of mrail exporter:
+ *
+ *   exporter_pages DIR JOB RANKS RAILS LANES
+ *
+ * Each rank has LANES lanes on each of its RAILS. Once all files exist, prints
+ * "ready". Updates the files ten times per second until its standard input
+ * ends, then removes them. If it is killed, the files remain. Rank 0 waits in a
+ * collective from the start.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "telemetry/calls.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RECORDS 4096u
+#define PERIOD_MS 100
+#define PORT_RATE 12500000000ull
+
+typedef struct rank {
+    mrail_page_file_t *file;
+    mrail_calls_file_t calls;
+} rank_t;
+
+static const char *const counters[] = {
+    "am_sent",      "am_received", "put_bytes",     "get_bytes",
+    "lanes_failed", "am_replayed", "lanes_evicted", "cqe_errors"};
+
+static void fill(mrail_page_t *page, const char *job, int rank, unsigned rails,
+                 unsigned lanes)
+{
+    page->rank = rank;
+    snprintf(page->job, sizeof(page->job), "%s", job);
+    snprintf(page->program, sizeof(page->program), "exporter_pages");
+    page->num_rails = rails;
+    page->num_lanes = rails * lanes;
+    page->num_counters = MRAIL_ARRAY_SIZE(counters);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(counters); ++i) {
+        snprintf(page->counters[i].name, sizeof(page->counters[i].name), "%s",
+                 counters[i]);
+    }
+    for (unsigned i = 0; i < rails; ++i) {
+        snprintf(page->rails[i].device, sizeof(page->rails[i].device),
+                 "mlx5_%u", i);
+        page->rails[i].port = 1;
+        page->rails[i].num_lanes = lanes;
+        page->rails[i].nominal = PORT_RATE;
+    }
+    for (unsigned i = 0; i < page->num_lanes; ++i) {
+        page->lanes[i].peer = 0x1000;
+        page->lanes[i].slot = (uint16_t)i;
+        page->lanes[i].rail = i % rails;
+        page->lanes[i].sport = (uint16_t)(0xC000 + i);
+        snprintf(page->lanes[i].state, sizeof(page->lanes[i].state), "up");
+    }
+}
+
+/* Every figure grows with each update. */
+static void advance(mrail_page_t *page)
+{
+    for (unsigned i = 0; i < page->num_counters; ++i) {
+        page->counters[i].value += 1000 + i;
+    }
+    for (unsigned i = 0; i < page->num_lanes; ++i) {
+        mrail_page_lane_t *lane = &page->lanes[i];
+
+        lane->bytes += 1000003;
+        lane->stalled_ns += 1000;
+        lane->idle_ns += 2000;
+        lane->rate = PORT_RATE / 3;
+        lane->outstanding = 4096;
+        page->rails[lane->rail].bytes += 1000003;
+        page->rails[lane->rail].stalled_ns += 1000;
+        page->rails[lane->rail].idle_ns += 2000;
+        page->rails[lane->rail].live_out = PORT_RATE / 2;
+    }
+}
+
+static int open_rank(rank_t *rank, const char *dir, const char *job,
+                     unsigned number, unsigned rails, unsigned lanes)
+{
+    mrail_calls_comm_t *comm;
+
+    if ((mrail_page_create(dir, number, RECORDS, &rank->file) != 0) ||
+        (mrail_calls_create(&rank->calls, dir, number, job, (int)number,
+                            "exporter_pages") != 0)) {
+        return -1;
+    }
+    comm = mrail_calls_comm_add(rank->calls.calls, 1, 32, number);
+    mrail_calls_enter(comm, MRAIL_CALLS_BARRIER, -1);
+    if (number != 0) {
+        mrail_calls_leave(comm);
+    }
+    fill(mrail_page_own(rank->file), job, (int)number, rails, lanes);
+    return 0;
+}
+
+static void update_until_end(rank_t *ranks, unsigned num)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    int is_ready = 0;
+    char text[64];
+
+    do {
+        for (unsigned i = 0; i < num; ++i) {
+            advance(mrail_page_own(ranks[i].file));
+            mrail_page_update(ranks[i].file);
+        }
+        if (!is_ready) {
+            puts("ready");
+            fflush(stdout);
+            is_ready = 1;
+        }
+    } while ((poll(&in, 1, PERIOD_MS) == 0) ||
+             (read(STDIN_FILENO, text, sizeof(text)) > 0));
+}
+
+int main(int argc, char **argv)
+{
+    unsigned num, rails, lanes;
+    rank_t *ranks;
+
+    if (argc != 6) {
+        fputs("usage: exporter_pages DIR JOB RANKS RAILS LANES\n", stderr);
+        return 2;
+    }
+    num = (unsigned)strtoul(argv[3], NULL, 10);
+    rails = (unsigned)strtoul(argv[4], NULL, 10);
+    lanes = (unsigned)strtoul(argv[5], NULL, 10);
+    ranks = calloc(num, sizeof(*ranks));
+    if ((ranks == NULL) || (num == 0) || (rails == 0) ||
+        (rails > MRAIL_PAGE_RAILS) || (rails * lanes > MRAIL_PAGE_LANES)) {
+        return 2;
+    }
+    for (unsigned i = 0; i < num; ++i) {
+        if (open_rank(&ranks[i], argv[1], argv[2], i, rails, lanes) != 0) {
+            perror("exporter_pages");
+            return 1;
+        }
+    }
+    update_until_end(ranks, num);
+    for (unsigned i = 0; i < num; ++i) {
+        mrail_calls_remove(&ranks[i].calls);
+        mrail_page_remove(ranks[i].file);
+    }
+    free(ranks);
+    return 0;
+}
