@@ -183,7 +183,8 @@ static const mrail_command_t command = {
         "executed with the same settings, without mpirun.\n",
     .options = run_options,
     .epilog =
-        "Exit status: that of mpirun or CMD; 1 if it could not start, 2 usage.\n",
+        "Exit status: that of mpirun or CMD; 1 if it could not start, 2 usage or an\n"
+        "invalid parameter of the transport.\n",
     .other = take_for_mpirun,
     .operands = 1};
 
@@ -372,22 +373,32 @@ static _Noreturn void execute(char **argv)
 /* Warns if this machine has no rail. This is only a warning, because the job
  * may run on other nodes. Without it, a first try on a machine without a NIC
  * would silently use another transport. */
-static void warn_without_rail(const mrail_run_options_t *options)
+static void warn_without_rail(const mrail_config_t *config)
 {
     mrail_rejected_ports_t rejected = {.length = 0};
-    mrail_config_t config;
 
-    if (options->stock != MRAIL_RUN_STOCK_NO || options->nodes != 0 ||
-        mrail_launch_read(getenv).local_rank > 0 ||
-        mrail_config_from_env(&config) != 0) {
-        return;
-    }
-    if (mrail_rail_discover(&config, mrail_rejected_ports_add, &rejected) ==
-        0) {
+    if (mrail_rail_discover(config, mrail_rejected_ports_add, &rejected) == 0) {
         fprintf(stderr,
                 "mrail run: this node has no rail: %s; ranks here will not use "
                 "mrail. For software rails add --soft 2x4\n",
                 mrail_rejected_ports_text(&rejected));
+    }
+}
+
+/* Ends the command if a parameter of the transport is invalid, because all
+ * ranks would refuse it, or silently use another transport. */
+static void check_node(const mrail_run_options_t *options)
+{
+    mrail_config_t config;
+
+    if (options->stock != MRAIL_RUN_STOCK_NO) {
+        return;
+    }
+    if (mrail_config_from_env(&config) != 0) {
+        exit(MRAIL_TOOL_USAGE); /* the parser has printed the message */
+    }
+    if (options->nodes == 0 && mrail_launch_read(getenv).local_rank <= 0) {
+        warn_without_rail(&config);
     }
     mrail_config_cleanup(&config);
 }
@@ -422,6 +433,6 @@ int main(int argc, char **argv)
                         "without Open MPI; --stock runs without them",
                         components);
     }
-    warn_without_rail(&run.options);
+    check_node(&run.options);
     execute(args.items);
 }

@@ -59,6 +59,14 @@ expect_run 'info --memory reads large statistics files' 0 \
 expect_run 'info --memory with SIGCHLD ignored' 0 '"ranks": 1' \
     env --ignore-signal=CHLD "$fake/mrail-info" --memory --json
 expect_run 'run with 0 ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
+for value in 0 257 x; do
+    expect_run "run with UCX_MRAIL_UPLINKS=$value" 2 \
+        "UCX_MRAIL_UPLINKS=$value: expected" \
+        env UCX_MRAIL_UPLINKS=$value "$mrail" run -np 1 --soft 1x2 -- echo started
+    expect_none "run with UCX_MRAIL_UPLINKS=$value starts nothing" "$tmp/out" '^started'
+done
+expect_run 'run --stock does not read the parameters' 0 '^started$' \
+    env UCX_MRAIL_UPLINKS=0 "$mrail" run -np 1 --soft 1x2 --stock -- echo started
 expect_run 'run with a malformed topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
 expect_run 'help of an unknown command' 2 "no command 'fly'" "$mrail" help fly

@@ -16,14 +16,14 @@ of_ours()
 start()
 {
     launch 2 --session "$session-$1" --rate 100M -- \
-        timeout 60 "$build/mpi_exchange" --seconds "$2" --bytes 3000000 \
+        timeout 80 "$build/mpi_exchange" --seconds "$2" --bytes 3000000 \
         >"$tmp/out$1" 2>&1 &
 }
 
 pages=$UCX_MRAIL_TELEMETRY_DIR
-start a 22
+start a 32
 first=$!
-start b 22
+start b 32
 second=$!
 await_under_way "$tmp/outa"
 await_under_way "$tmp/outb"
@@ -48,7 +48,7 @@ is '--job selects one of the jobs' 2 "$(of_ours "$tmp/one")"
 "$mrail" top >"$tmp/table" 2>&1 || true
 is 'the table has a line for each rail of each process' 16 \
     "$(grep -cE ' soft[0-3]:1 +[0-9]+ ' "$tmp/table" || true)"
-"$mrail" top --lanes --job "$name" >"$tmp/lanes" 2>&1 || true
+"$mrail" top --lanes --interval 0.1 --job "$name" >"$tmp/lanes" 2>&1 || true
 is '--lanes: lanes on each rail of each rank' 8 \
     "$(awk '$1 == "rank" && $7 >= 49152 && $8 ~ /^[0-9]+$/ { print $2, $6 }' "$tmp/lanes" |
         sort -u | wc -l)"
