@@ -47,6 +47,8 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0040-streams-wait-for-values.md \
     docs/decisions/0041-relays-in-device-memory.md \
     docs/decisions/0043-no-two-levels.md \
+    docs/decisions/0044-relayed-chunks-share-a-quota.md \
+    docs/decisions/0047-traces-are-protobuf.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \

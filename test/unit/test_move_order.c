@@ -97,6 +97,21 @@ static void test_repeated_move(void **state)
     assert_int_equal(engine->counters.lanes_moved, 1);
 }
 
+/* A random port is never the present one, which would be no move. */
+static void test_every_move_counts(void **state)
+{
+    begin(2);
+    for (unsigned i = 1; i <= 40000; ++i) {
+        uint16_t before = lane_of(1)->sport;
+
+        request(MRAIL_CTL_MOVE, i);
+        run_control(WINDOW);
+        assert_int_not_equal(lane_of(1)->sport, before);
+        sent.num_msgs = 0;
+    }
+    assert_int_equal(engine->counters.lanes_moved, 40000);
+}
+
 static void test_late_move(void **state)
 {
     uint16_t before;
@@ -318,17 +333,12 @@ int main(void)
 {
 #define CASE(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(test_repeated_move),
-        CASE(test_late_move),
-        CASE(test_move_after_its_end),
-        CASE(test_move_too_soon),
-        CASE(test_back_while_draining),
-        CASE(test_back_after_no_move),
-        CASE(test_device_does_not_answer),
-        CASE(test_other_lanes_fail),
-        CASE(test_checks_end),
-        CASE(test_no_buffer),
-        CASE(test_lane_of_a_trial_fails),
+        CASE(test_repeated_move),      CASE(test_every_move_counts),
+        CASE(test_late_move),          CASE(test_move_after_its_end),
+        CASE(test_move_too_soon),      CASE(test_back_while_draining),
+        CASE(test_back_after_no_move), CASE(test_device_does_not_answer),
+        CASE(test_other_lanes_fail),   CASE(test_checks_end),
+        CASE(test_no_buffer),          CASE(test_lane_of_a_trial_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

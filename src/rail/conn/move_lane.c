@@ -133,13 +133,14 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* Chooses the source port for a move. like: a lane of the same pair of rails,
- * or MRAIL_MOVE_RANDOM. */
+/* Chooses the source port for a move, other than the present one. like: a lane
+ * of the same pair of rails, or MRAIL_MOVE_RANDOM. */
 static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
 {
     mrail_peer_t *peer = lane->peer;
     const mrail_lane_t *other =
         (like < MRAIL_MAX_SLOTS) ? peer->lanes[like] : NULL;
+    unsigned distance;
 
     if ((other != NULL) && mrail_lane_is(other, MRAIL_LANE_CONNECTED) &&
         (other->rail == lane->rail) &&
@@ -147,8 +148,10 @@ static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
         (other->sport != lane->sport)) {
         return other->sport;
     }
+    distance = 1 + mrail_rng_below(&peer->engine->rng, MRAIL_PORTS_COUNT - 1);
     return (uint16_t)(MRAIL_PORTS_FIRST +
-                      mrail_rng_below(&peer->engine->rng, MRAIL_PORTS_COUNT));
+                      (lane->sport - MRAIL_PORTS_FIRST + distance) %
+                          MRAIL_PORTS_COUNT);
 }
 
 void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
