@@ -34,7 +34,7 @@ window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), orchestrator (a minute: predicted times of ways to carry out an
 exchange, by its skew), multirail (16 minutes: exchanges where ranks, pods or
 rails are unequal), osu (a quarter of an hour: MPI operations by size, and
-instructions per message), paths (20 minutes: the fabrics of the papers,
+instructions per message), paths (20 to 60 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
 memory and time by the number of peers, and 128 live ranks), readme (two
 minutes: the data of README.md's figure). These times apply to five runs on two
