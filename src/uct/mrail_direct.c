@@ -31,8 +31,14 @@ typedef struct direct_ep {
     mrail_ep_t *ep;
 } direct_ep_t;
 
-/* Serialises the calls on the interface. The only callback that runs under this
- * lock is on_complete(), which makes no calls. */
+/* A peer that no lane reaches any more. */
+typedef struct loss {
+    int status; /* -errno; 0: no peer was lost */
+    char peer[512];
+} loss_t;
+
+/* Serialises the calls on the interface. The callbacks that run under this lock
+ * make no calls on it. */
 static pthread_mutex_t direct_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Open mds, in the order of their opening. */
@@ -40,6 +46,7 @@ static uct_mrail_md_t *first_md;
 
 static mrail_iface_t *direct_iface; /* NULL: not open */
 static direct_ep_t *direct_eps;
+static loss_t loss; /* not yet reported */
 static unsigned num_rails;
 /* rail of the engine, indexed by the number that callers use */
 static unsigned rail_index[MRAIL_MAX_RAILS];
@@ -98,10 +105,20 @@ static void on_complete(void *arg, void *comp, int status)
     __atomic_store_n(&get->status, status, __ATOMIC_RELEASE);
 }
 
+/* Keeps a loss for direct_progress(). A refused READ (-EIO) is not a loss. */
+static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
+{
+    if (status != -EIO && loss.status == 0) {
+        mrail_ep_describe(ep, loss.peer, sizeof(loss.peer));
+        loss.status = status;
+    }
+}
+
 static int iface_open(int is_threaded)
 {
     const mrail_iface_params_t params = {
         .complete = on_complete,
+        .ep_failed = on_ep_failed,
         .is_serialised = !is_threaded,
     };
     mrail_rail_now_t rails[MRAIL_MAX_RAILS];
@@ -370,13 +387,36 @@ static int direct_get(uct_mrail_direct_ep_t *tl_ep, uct_mrail_direct_get_t *get)
     return (ret == 0) ? -EINVAL : ret; /* 0: the length is 0 */
 }
 
+/* The callback may end the process, so it runs without the lock. */
+static __attribute__((noinline)) void report_loss(void)
+{
+    uct_mrail_loss_func_t loss_func = uct_mrail_loss_func;
+    loss_t lost;
+
+    pthread_mutex_lock(&direct_lock);
+    lost = loss;
+    loss.status = 0;
+    pthread_mutex_unlock(&direct_lock);
+    if (lost.status != 0 && loss_func != NULL) {
+        loss_func(lost.peer, strerror(-lost.status));
+    }
+}
+
+/* Reports a lost peer before the caller sees that a READ has failed: the caller
+ * would end the job without naming the peer. */
 static void direct_progress(void)
 {
+    int is_lost = 0;
+
     pthread_mutex_lock(&direct_lock);
     if (direct_iface != NULL) {
         (void)mrail_iface_progress(direct_iface);
+        is_lost = loss.status != 0;
     }
     pthread_mutex_unlock(&direct_lock);
+    if (MRAIL_UNLIKELY(is_lost)) {
+        report_loss();
+    }
 }
 
 static const uct_mrail_direct_ops_t direct_ops = {

@@ -25,6 +25,26 @@ launch 2 -- "$build/mpi_direct" refused >"$tmp/out" 2>"$tmp/err" || status=$?
 results "$tmp/out"
 is 'a READ that is refused: exit status' 0 $status
 
+# The only rail fails for good while a rank does nothing but READ.
+topology=2x1
+launch 2 -x UCX_MRAIL_PEER_TIMEOUT=1 -- "$build/mpi_direct" lost \
+    >"$tmp/out" 2>&1 &
+job=$!
+await_under_way
+printf 'at 0ms node 0 rail 0 down\n' >"$tmp/script"
+"$mrail" soft ctl --session "$session" --script "$tmp/script" >"$tmp/ctl" 2>&1 ||
+    true # the session may end before the script does
+status=0
+wait $job || status=$?
+if [ $status != 0 ] && ! grep -q '^not ok' "$tmp/out" &&
+    grep -q 'mrail: rank 0 on .* permanently lost a peer .*soft0:1' "$tmp/out"
+then
+    ok 'a READ from a lost peer: the message names the peer and the rail'
+else
+    not_ok 'a READ from a lost peer: the message names the peer and the rail' \
+        "exit status $status" "$tmp/out"
+fi
+
 topology=2x4
 # Equal demands between partners need no relay.
 MRAIL_TEST_RUN="$options --bind-rails --mca coll_mrail_relay_threshold 1000"

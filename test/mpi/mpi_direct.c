@@ -5,6 +5,7 @@
  *   mpi_direct          calls the transport's functions (uct/mrail_direct.h),
  *                       also beside messages of MPI
  *   mpi_direct refused  the same, with a key that is not valid
+ *   mpi_direct lost     READs at rank 0 until its rail has failed
  *   mpi_direct planned  planned exchanges of single-rail ranks, also with
  *                       functions of the transport that fail
  */
@@ -20,6 +21,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { TEST_S = 120, SIZE = 6000000, READS = 20, WAIT_S = 30 };
 
@@ -243,6 +245,28 @@ static int test_refused(void)
     return ok & mt_check(to, SIZE, mt_seed(partner, rank, 1));
 }
 
+/* Rank 0 only READs until its partner is lost, so UCX cannot report the loss.
+ * The transport must do so, and thereby end the job, before a READ fails. */
+static void lose_partner(void)
+{
+    uct_mrail_direct_get_t get = {.status = 0};
+
+    if (!find_ops() || !connect_partner() || !exchange_places()) {
+        mt_result("READs are available", 0);
+    } else if (mt_rank(MPI_COMM_WORLD) != 0) {
+        sleep(TEST_S);
+    } else {
+        printf("# under way\n");
+        fflush(stdout);
+        while (read_bytes(&get, SIZE) == 0) {
+        }
+        printf("not ok - a READ failed before the loss was reported\n");
+        fflush(stdout);
+        _exit(1);
+    }
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 static void test_functions(int is_refused)
 {
     mt_result("READs are available",
@@ -353,6 +377,8 @@ int main(int argc, char **argv)
     partner = (mt_rank(MPI_COMM_WORLD) + size / 2) % size;
     if (strcmp(what, "planned") == 0) {
         test_planned();
+    } else if (strcmp(what, "lost") == 0) {
+        lose_partner();
     } else {
         test_functions(strcmp(what, "refused") == 0);
     }
