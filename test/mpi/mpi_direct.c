@@ -246,7 +246,7 @@ static int test_refused(void)
 }
 
 /* Rank 0 only READs until its partner is lost, so UCX cannot report the loss.
- * The transport must do so, and thereby end the job, before a READ fails. */
+ * The transport must do so, and so end the job, before a READ fails. */
 static void lose_partner(void)
 {
     uct_mrail_direct_get_t get = {.status = 0};
