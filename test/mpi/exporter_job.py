@@ -177,6 +177,26 @@ def test_failover(watcher):
         value == 1 for _, value in watcher.scrape().values("mrail_rail_up"))))
 
 
+def paths_not_up(watcher):
+    return sum(value for _, value in watcher.scrape().values(
+        "mrail_rail_paths_not_up", rail="soft2:1"))
+
+
+def test_lost_paths(watcher):
+    """The port is up, but nothing arrives, so the lanes are closed."""
+    check("all paths are up", eventually(lambda: paths_not_up(watcher) == 0))
+    ctl("--rail", "2", "loss=1000000")
+    check("a rail loses all packets: its lanes are closed", eventually(
+        lambda: all(value == 0 for _, value in watcher.scrape().values(
+            "mrail_rail_lanes", rail="soft2:1"))))
+    time.sleep(1)
+    count = paths_not_up(watcher)
+    check("its paths are still counted", count >= RANKS, count)
+    ctl("--rail", "2", "loss=0")
+    check("until they carry data again",
+          eventually(lambda: paths_not_up(watcher) == 0, 30))
+
+
 def test_stopped(watcher, pids):
     """The others wait for the rank that is stopped."""
     os.kill(pids[2], signal.SIGSTOP)
@@ -209,6 +229,7 @@ def main():
     why = test_bytes(watcher)
     check("the rails carry what the transport counts", why is None, why)
     test_failover(watcher)
+    test_lost_paths(watcher)
     test_stopped(watcher, pids)
     check("when the job ends, its series end", eventually(
         lambda: not watcher.scrape().values("mrail_process_up"), 60))
