@@ -15,28 +15,10 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 # pylint: disable=wrong-import-position
 from prometheus import Scrape, decreased  # noqa: E402
+from tap import check, eventually, finish  # noqa: E402
 
 MRAIL, SESSION = sys.argv[1:3]
 RANKS, RAILS = 4, 4
-COUNT = 0
-
-
-def check(name, condition, why=""):
-    global COUNT
-    COUNT += 1
-    print("%sok %d - %s%s" % ("" if condition else "not ", COUNT, name,
-                              "" if condition else ": %s" % (why,)))
-    sys.stdout.flush()
-
-
-def eventually(condition, seconds=20):
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.1)
-    return None
 
 
 def start_exporter():
@@ -240,7 +222,7 @@ def main():
           (watcher.scrapes, watcher.wrong[:5]))
     exporter.send_signal(signal.SIGTERM)
     check("the exporter ends", exporter.wait(10) == 0)
-    print("1..%d" % COUNT)
+    finish()
 
 
 main()
