@@ -322,7 +322,6 @@ int mrail_lane_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
     struct ibv_ah_attr path;
     int ret;
 
-    lane->remote_index = remote->index;
     lane->tx_tag = mrail_data_tag(remote->index, lane->epoch);
     lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
     lane->remote_rail = remote->src_rail;

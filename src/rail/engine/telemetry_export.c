@@ -147,8 +147,11 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     to->sport = lane->sport;
     to->rail = (uint16_t)((lane->rail != NULL) ? lane->rail->index : 0);
     to->moves = path->moves;
+    /* A lane that has failed is idle once it is closed, until its path is up
+     * again. */
     snprintf(to->state, sizeof(to->state), "%s",
-             (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
+             ((mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
+               (lane->state == MRAIL_LANE_IDLE)) &&
               (health->state != MRAIL_HEALTH_UP))
                  ? mrail_health_state_name(health->state)
                  : mrail_lane_state_name(lane->state));
