@@ -32,6 +32,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/verbs/qp.c \
     src/rail/verbs/rail.c \
     src/rail/verbs/rail.h \
+    src/rail/verbs/rx_blocks.c \
     src/rail/verbs/ud_channel.c \
     src/rail/state/control_wake.c \
     src/rail/state/data_lock.c \
