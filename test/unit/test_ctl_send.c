@@ -477,8 +477,7 @@ static void test_lane_returns_to_its_uplink(void **state)
     assert_int_equal(lane->state, MRAIL_LANE_UP);
     assert_in_range(answer_port(own, 5 * MRAIL_NS_PER_SEC, 0), 2, 3);
     assert_int_not_equal(lane->sport, own); /* it is still down */
-    assert_int_equal(
-        answer_port(own, 20 * MRAIL_NS_PER_SEC, 1), 3);
+    assert_int_equal(answer_port(own, 20 * MRAIL_NS_PER_SEC, 1), 3);
     assert_int_equal(lane->sport, own);
     assert_int_equal(peer_of(0)->paths[0].sport, own);
     assert_int_equal(fake_qp_label(lane->qp), mrail_ports_flow_label(own));

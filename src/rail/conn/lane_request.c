@@ -182,9 +182,8 @@ static uint16_t mrail_ctl_port_of(const mrail_lane_t *lane, uint32_t nic,
 
 uint16_t mrail_ctl_own_port(const mrail_lane_t *lane)
 {
-    return mrail_ctl_port_of(
-        lane, lane->rail->attr.nic_index,
-        lane->peer->rails[lane->remote_rail].nic_index);
+    return mrail_ctl_port_of(lane, lane->rail->attr.nic_index,
+                             lane->peer->rails[lane->remote_rail].nic_index);
 }
 
 void mrail_ctl_choose_port(mrail_lane_t *lane)

@@ -30,9 +30,9 @@ typedef struct mrail_port_return {
     mrail_ns_t due_ns;      /* time of the next action; MRAIL_NS_NEVER: the path
                              * has its own port */
     mrail_ns_t returned_ns; /* time of the last return; 0: there was none */
-    uint8_t backoff;        /* the back-off is MRAIL_PORT_RETURN_MIN << backoff */
-    uint8_t answers;        /* answers in sequence */
-    uint8_t is_pending;     /* a probe is unanswered */
+    uint8_t backoff;    /* the back-off is MRAIL_PORT_RETURN_MIN << backoff */
+    uint8_t answers;    /* answers in sequence */
+    uint8_t is_pending; /* a probe is unanswered */
 } mrail_port_return_t;
 
 void mrail_port_return_init(mrail_port_return_t *ret);

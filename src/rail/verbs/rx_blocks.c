@@ -36,11 +36,12 @@ static mrail_rx_block_t *mrail_rx_block_add(mrail_rail_t *rail, size_t stride,
                                             unsigned count)
 {
     size_t least = count * stride;
-    size_t rest = (rail->srq_depth - rail->srq_used) * stride;
+    size_t size =
+        MRAIL_MIN((rail->srq_depth - rail->srq_used) * stride, RX_BLOCK);
     mrail_rx_block_t *block = NULL;
 
-    if ((rail->blocks != NULL) && (least < RX_BLOCK) && (rest > RX_BLOCK)) {
-        block = mrail_rx_block_create(rail, RX_BLOCK);
+    if ((rail->blocks != NULL) && (least < size)) {
+        block = mrail_rx_block_create(rail, size);
     }
     if (block == NULL) { /* also if the locked-memory limit is near */
         block = mrail_rx_block_create(rail, least);
@@ -68,8 +69,8 @@ void *mrail_rail_rx_buffers(mrail_rail_t *rail, size_t stride, unsigned count,
         }
     }
     base = (char *)block->base + block->used;
-    *count_p =
-        (unsigned)MRAIL_MIN((block->size - block->used) / stride, (size_t)count);
+    *count_p = (unsigned)MRAIL_MIN((block->size - block->used) / stride,
+                                   (size_t)count);
     *lkey_p = block->mr->lkey;
     block->used += *count_p * stride;
     return base;
