@@ -116,7 +116,7 @@ static const number_t counters[] = {
      &mca_coll_mrail_counters.nonblocking_calls},
 };
 
-/* Counters with several values. */
+/* A group of counters with several values each. */
 typedef struct array {
     number_t number; /* `value` is the first counter */
     int count;
@@ -243,7 +243,8 @@ static int is_same_ompi(void)
     return 0;
 }
 
-/* The transport has been loaded if the hook component or the user loaded it. */
+/* The transport is already loaded if the hook component or the user loaded
+ * it. */
 static void find_rails(void)
 {
     void *handle =
