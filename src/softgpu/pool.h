@@ -1,4 +1,4 @@
-/* Memory pools. sgpu.lock is held. */
+/* Memory pools. The caller of each function holds sgpu.lock. */
 #ifndef MRAIL_SGPU_POOL_H
 #define MRAIL_SGPU_POOL_H
 
