@@ -52,7 +52,7 @@ static void stop(void)
     kill(getpid(), SIGSTOP);
 }
 
-/* The fault of one rank in one round, instead of the usual call. */
+/* The calls of RANK in ROUND, in place of the usual call. */
 static int mismatch(MPI_Comm second)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -78,7 +78,7 @@ static int fault_crossed(MPI_Comm second)
     return 0;
 }
 
-/* The calls of the other ranks in that round. */
+/* The calls of the other ranks in ROUND. */
 static void others_crossed(int rank, MPI_Comm second)
 {
     MPI_Barrier(MPI_COMM_WORLD);
