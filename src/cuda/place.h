@@ -10,8 +10,8 @@
 #define MRAIL_CUDA_PLACE_H
 
 typedef struct mrail_place {
-    char path[256]; /* in the PCI tree, "/sys/devices/pci0000:3a/..."; empty:
-                     * unknown */
+    char path[256]; /* path in the PCI tree, "/sys/devices/pci0000:3a/...";
+                     * empty: unknown */
     int numa_node;  /* -1: unknown */
 } mrail_place_t;
 

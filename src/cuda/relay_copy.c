@@ -27,7 +27,7 @@ struct queue;
 typedef struct copy {
     CUevent event;
     struct queue *queue;
-    struct copy *next; /* in the queue or in the free list */
+    struct copy *next; /* next copy in the queue or in the free list */
 } copy_t;
 
 /* The copies in one stream, which complete in order. */

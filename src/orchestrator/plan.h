@@ -215,7 +215,7 @@ typedef struct mrail_plan_summary {
     /* seconds; congestion that may be used to save relays */
     double limit;
     double relayed;       /* bytes times relays */
-    double relayed_bound; /* no plan within the limit is better */
+    double relayed_bound; /* lower bound for all plans within the limit */
     double bytes;         /* total of all planned demands */
     /* Set by mrail_plan_compare(), otherwise 0. */
     double congestion_before, direct_bytes;

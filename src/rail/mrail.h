@@ -54,7 +54,7 @@ typedef struct mrail_iov {
 
 typedef struct mrail_rail_attr {
     char device[64];  /* verbs device name */
-    unsigned port;    /* from 1 */
+    unsigned port;    /* number of the port, from 1 */
     int selected;     /* 1: a rail of this engine */
     char reason[128]; /* reason why the port is not selected; otherwise empty */
     uint8_t gid[16];  /* valid if selected */

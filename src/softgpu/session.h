@@ -55,13 +55,13 @@ typedef enum sgpu_fault {
 /* Only processes that own a slot increment its counters. They are never reset,
  * so a sum over slots never decreases. */
 typedef enum sgpu_counter {
-    SGPU_CNT_COPIES_IN, /* from host memory */
+    SGPU_CNT_COPIES_IN, /* copies from host memory */
     SGPU_CNT_BYTES_IN,
-    SGPU_CNT_COPIES_OUT, /* to host memory */
+    SGPU_CNT_COPIES_OUT, /* copies to host memory */
     SGPU_CNT_BYTES_OUT,
     SGPU_CNT_COPIES_LOCAL, /* within the GPU */
     SGPU_CNT_BYTES_LOCAL,
-    SGPU_CNT_COPIES_PEER, /* to another GPU */
+    SGPU_CNT_COPIES_PEER, /* copies to another GPU */
     SGPU_CNT_BYTES_PEER,
     SGPU_CNT_MEMSETS,
     SGPU_CNT_HOST_FUNCS,
@@ -90,11 +90,11 @@ typedef struct sgpu_link {
 
 typedef struct sgpu_gpu {
     uint32_t node;                           /* constant */
-    uint32_t index;                          /* in the node; constant */
+    uint32_t index;                          /* index in the node; constant */
     _Atomic uint32_t faults;                 /* bits of sgpu_fault_t */
     _Atomic uint32_t copy_errors;            /* copies that will fail */
-    sgpu_link_t pcie_in;                     /* from host memory */
-    sgpu_link_t pcie_out;                    /* to host memory */
+    sgpu_link_t pcie_in;                     /* PCIe from host memory */
+    sgpu_link_t pcie_out;                    /* PCIe to host memory */
     sgpu_link_t up;                          /* switch: out of this GPU */
     sgpu_link_t down;                        /* switch: into this GPU */
     sgpu_link_t mesh[SGPU_SESSION_MAX_GPUS]; /* mesh: to GPU i of the node */
@@ -109,7 +109,7 @@ typedef struct sgpu_session {
     uint64_t id;           /* random number that distinguishes this session from
                             * others */
     uint32_t num_nodes;    /* constant, like the next seven */
-    uint32_t num_gpus;     /* per node */
+    uint32_t num_gpus;     /* number per node */
     uint32_t link_kind;    /* sgpu_link_kind_t */
     uint32_t first_faults; /* faults of each GPU when the session starts */
     uint64_t memory_bytes; /* bytes of memory per GPU */
@@ -125,7 +125,7 @@ typedef struct sgpu_session {
 
 typedef struct sgpu_session_params {
     unsigned num_nodes;
-    unsigned num_gpus; /* per node; 0: the session has no GPUs */
+    unsigned num_gpus; /* number per node; 0: the session has no GPUs */
     sgpu_link_kind_t link_kind;
     uint64_t link_rate_bytes_per_s; /* 0: no limit */
     uint64_t pcie_rate_bytes_per_s; /* 0: no limit */

@@ -58,7 +58,7 @@ typedef struct sgpu_op {
             mrail_list_t due; /* dev->funcs */
             CUhostFn func;
             CUstreamCallback callback; /* NULL: func */
-            CUstream stream;           /* as given by the caller */
+            CUstream stream;           /* handle that the caller passed */
             uint64_t ctx_handle;
             void *arg;
             int is_started, is_done;

@@ -29,7 +29,7 @@
 typedef struct exporter_limits {
     unsigned max_jobs;
     unsigned max_ranks; /* processes of a job on this machine */
-    uint64_t keep_ns;   /* how long a process that has ended is exported */
+    uint64_t keep_ns;   /* time for which an ended process is exported */
 } exporter_limits_t;
 
 /* Why processes are left out. */
@@ -76,7 +76,7 @@ uint64_t exporter_in_call(const mrail_calls_t *calls, uint64_t now_ns);
 /* Figures of the exporter itself. */
 typedef struct exporter_self {
     uint64_t scrapes;     /* earlier ones */
-    uint64_t duration_ns; /* of the last one */
+    uint64_t duration_ns; /* duration of the last scrape */
     uint64_t cpu_ns;
     uint64_t start_ns; /* CLOCK_REALTIME */
 } exporter_self_t;
@@ -97,7 +97,7 @@ typedef enum exporter_scope {
     EXPORTER_PROCESS, /* mpi_job, rank, pid */
     EXPORTER_RAIL,    /* rail */
     EXPORTER_LANE,    /* peer, lane */
-    EXPORTER_PROGRAM  /* those of EXPORTER_PROCESS, and program */
+    EXPORTER_PROGRAM  /* labels of EXPORTER_PROCESS, and program */
 } exporter_scope_t;
 
 typedef enum exporter_type { EXPORTER_GAUGE, EXPORTER_COUNTER } exporter_type_t;
@@ -111,7 +111,7 @@ typedef struct exporter_value {
 /* The subject of a sample. The fields below its scope are not valid. */
 typedef struct exporter_subject {
     const exporter_view_t *view;
-    unsigned row; /* for EXPORTER_ONE: number of the sample */
+    unsigned row; /* EXPORTER_ONE: number of the sample */
     const exporter_process_t *process;
     unsigned rail;
     const mrail_page_lane_t *lane;

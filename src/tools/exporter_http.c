@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define WAIT_MS 1000 /* longest time until a late client is noticed */
-#define END_MS 2000  /* for requests that have begun when the server ends */
+#define END_MS 2000  /* time limit for requests at the end of the server */
 #define END_STEP_MS 20
 
 /* A connection. */

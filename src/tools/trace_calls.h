@@ -8,7 +8,7 @@
 
 /* The calls of a communicator that have been shown. */
 typedef struct trace_comm {
-    uint64_t id; /* of the communicator; 0: this place is free */
+    uint64_t id; /* id of the communicator; 0: unused entry */
     uint64_t track;
     uint64_t next;    /* number of the next collective to show */
     uint64_t last_ns; /* end of the last one that was shown */

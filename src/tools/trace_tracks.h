@@ -33,7 +33,7 @@
 typedef struct trace_tracks trace_tracks_t;
 
 typedef struct trace_tracks_config {
-    const mrail_page_t *page; /* as it was at the start of the trace */
+    const mrail_page_t *page; /* page at the start of the trace */
     uint64_t offset_ns;       /* CLOCK_REALTIME minus the clock of the ring */
     int has_past; /* 1: shows what was there before; 0: only what follows */
     /* Returns the rank with this id, or -1. */
@@ -44,7 +44,7 @@ typedef struct trace_tracks_config {
 /* The contents of a trace for one process. */
 typedef struct trace_totals {
     uint64_t records; /* shown */
-    uint64_t bytes;   /* of records without failure */
+    uint64_t bytes;   /* bytes of records without failure */
     uint64_t failed;  /* records with a failure */
     uint64_t missed;  /* records that were overwritten before they were read */
     uint64_t invalid;

@@ -46,7 +46,7 @@ static uct_mrail_md_t *first_md;
 
 static mrail_iface_t *direct_iface; /* NULL: not open */
 static direct_ep_t *direct_eps;
-static loss_t loss; /* not yet reported */
+static loss_t loss; /* loss that is not reported yet */
 static unsigned num_rails;
 /* rail of the engine, indexed by the number that callers use */
 static unsigned rail_index[MRAIL_MAX_RAILS];

@@ -150,7 +150,7 @@ static const mrail_relay_shape_t shape = {
     .num_local = 1, .out_slots = 2, .in_slots = 2, .chunk = CHUNK};
 static char handle[MRAIL_RELAY_HANDLE_SIZE];
 static const void *const handles[] = {handle};
-static mrail_cuda_t driver; /* with functions that fail */
+static mrail_cuda_t driver; /* copy of the table, with functions that fail */
 static mrail_relay_memory_t *memory;
 
 /* Runs func in a process, because a parent that uses the driver cannot fork. */

@@ -107,10 +107,10 @@ static void others_posted(int rank, MPI_Comm second)
 
 typedef struct fault {
     const char *name;
-    /* in ROUND, at RANK; returns 1 if it replaced MPI_Allreduce */
+    /* called in ROUND at RANK; returns 1 if it replaced MPI_Allreduce */
     int (*own)(MPI_Comm second);
     void (*others)(int rank, MPI_Comm second); /* in ROUND, at other ranks */
-    double late_us;                            /* in each round, at RANK */
+    double late_us;                            /* delay in each round at RANK */
     int sharers; /* processes on the core of RANK */
 } fault_t;
 

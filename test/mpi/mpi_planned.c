@@ -34,7 +34,7 @@ static int failing;            /* --failing */
 static planned_where_t memory; /* --memory */
 static const char *broken;     /* --break */
 static unsigned breaks;        /* bytes changed */
-static uint64_t sent;          /* to other ranks, in all calls */
+static uint64_t sent;          /* bytes to other ranks, in all calls */
 
 static void set_alarm(uint64_t seed)
 {

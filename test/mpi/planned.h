@@ -25,7 +25,7 @@ typedef struct planned_type {
     long lb, extent;             /* extent is the distance between items */
     long size;                   /* data bytes in an item */
     long first, last;            /* the item contains bytes in [first, last) */
-    planned_segment_t *segments; /* in the order of the data */
+    planned_segment_t *segments; /* segments in the order of the data */
     unsigned num;
 } planned_type_t;
 

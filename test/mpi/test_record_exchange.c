@@ -82,7 +82,7 @@ typedef struct job {
     uint64_t bytes[MAX_RANKS][MAX_RANKS];    /* by sender and receiver */
     uint64_t expected[MAX_RANKS][MAX_RANKS]; /* the receiver's view */
     uint32_t scarce;                         /* rank without memory */
-    unsigned num_steps[MCA_COLL_MRAIL_DONE]; /* of rank 0, in one call */
+    unsigned num_steps[MCA_COLL_MRAIL_DONE]; /* steps of rank 0 in one call */
     mrail_rng_t rng;
 } job_t;
 

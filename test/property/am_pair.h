@@ -36,7 +36,7 @@ typedef struct {
     unsigned undelivered; /* held messages */
     unsigned unreleased;  /* delivered messages, whose buffers are in use */
     int owes;             /* a reply may be due */
-    int noticed;          /* this end does not use the lane any more */
+    int noticed;          /* 1: this end has stopped using the lane */
     int closed;           /* the replay of this end has begun */
 } end_lane_t;
 
@@ -53,7 +53,7 @@ typedef struct {
     unsigned step, num_lanes, depth, credits;
     int breaks, grows;
     int broken[MAX_LANES];
-    int dead[MAX_LANES]; /* no new lane takes the place of the broken one */
+    int dead[MAX_LANES]; /* 1: no new lane replaces the broken one */
     unsigned epoch[MAX_LANES];
     end_t end[2];
     /* how often things happened, for all seeds */

@@ -18,7 +18,7 @@
 typedef struct lp_problem {
     const machine_t *machine;
     unsigned num_flows, num_columns;
-    double *bytes; /* for each flow */
+    double *bytes; /* bytes by flow */
     /* index of each flow's first path, plus one entry for the end */
     unsigned *first;
     path_t *path;

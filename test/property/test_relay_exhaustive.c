@@ -34,8 +34,8 @@
 #define MAX_BLOCKS 512u
 #define MAX_CASES 40u
 #define TAG_BYTES 8u
-#define MAX_REQUESTS 8u /* in flight per rank */
-#define MAX_COPIES 4u   /* in flight per rank */
+#define MAX_REQUESTS 8u /* requests in flight per rank */
+#define MAX_COPIES 4u   /* copies in flight per rank */
 
 static model_t w;
 

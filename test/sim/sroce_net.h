@@ -24,7 +24,7 @@ typedef struct net_params {
     enum ibv_mtu mtu;      /* 0: 1024 */
     enum ibv_qp_type type; /* 0: RC */
     unsigned num_qps;      /* number of pairs; 0: 1 */
-    size_t mem_bytes;      /* per node; 0: 1 MiB */
+    size_t mem_bytes;      /* bytes per node; 0: 1 MiB */
     unsigned cqe;          /* 0: 4096 */
     unsigned max_wr;       /* send and receive; 0: 64 */
     int use_srq;

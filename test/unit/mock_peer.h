@@ -25,7 +25,7 @@ typedef struct sent {
     mrail_ctl_msg_t msgs[SENT_MAX];
     uint16_t ports[SENT_MAX]; /* UDP source port of each message */
     unsigned num_msgs;
-    uint16_t credit[64]; /* of the last header, indexed by the lane's number */
+    uint16_t credit[64]; /* credits of the last header, by lane number */
     unsigned num_reads;
     const struct ibv_qp *read_qp; /* QP of the last READ */
     int (*post)(struct ibv_qp *qp, struct ibv_send_wr *wr,

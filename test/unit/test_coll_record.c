@@ -273,8 +273,8 @@ static void test_impossible_records(void **state)
         assert_false(mca_coll_mrail_record_check(bad, length, 3, NUM_RANKS));  \
     } while (0)
     REFUSED(3, words[4]);          /* the same rank twice */
-    REFUSED(4, words[3]);          /* the same */
-    REFUSED(4, words[4] & 0xffff); /* no bytes */
+    REFUSED(4, words[3]);          /* also the same rank twice */
+    REFUSED(4, words[4] & 0xffff); /* a demand of no bytes */
     /* one more word for rails than there are rails, and one demand fewer */
     REFUSED(0, words[0] + 0x1000 - 0x10000);
 }
@@ -359,7 +359,7 @@ static void test_blocks(void **state)
     assert_int_equal(mca_coll_mrail_record_block(8, 900, 1000, 1 << 20), 900);
     assert_int_equal(mca_coll_mrail_record_block(512, 515, 2000, 1 << 20),
                      least);
-    /* without memory for the padding */
+    /* no memory for the padding */
     assert_int_equal(mca_coll_mrail_record_block(8, 900, 1000, 7199), least);
     /* A small job always has room for a few more demands. */
     assert_int_equal(mca_coll_mrail_record_block(8, 3, 24, 7199), least + 8);

@@ -46,7 +46,7 @@ static void assert_arm(plan_arm_id_t id, double seconds, double relayed,
     }
     assert_near(arm->seconds, seconds, 1e-9);
     if (relayed < 0) {
-        assert_true(arm->relayed < 0); /* not defined */
+        assert_true(arm->relayed < 0); /* the fraction is undefined */
     } else {
         assert_near(arm->relayed, relayed, 1e-9);
     }

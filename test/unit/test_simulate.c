@@ -515,7 +515,7 @@ static void test_patterns(void **state)
     static const struct {
         const char *text;
         uint32_t num;
-        uint32_t from, to; /* of the first message, as host indices */
+        uint32_t from, to; /* ends of the first message, as host indices */
     } cases[] = {{"ring", 8, 0, 1},        {"shift:3", 8, 0, 3},
                  {"alltoall", 56, 0, 1},   {"doubling", 8, 0, 1},
                  {"ring@odd", 4, 1, 3},    {"alltoall@4-6", 6, 4, 5},

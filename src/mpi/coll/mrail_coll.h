@@ -195,7 +195,7 @@ struct mca_coll_mrail_module {
     mca_coll_mrail_gather_t gather;
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS]; /* last announced */
     unsigned num_rails;
-    unsigned plan_cost_level; /* to announce; see plan_cost.h */
+    unsigned plan_cost_level; /* level to announce; see plan_cost.h */
     pthread_t planner; /* thread that makes a plan; see mrail_coll_plan.c */
     int has_planner;
     int is_planning; /* atomic: 1 until the thread is done */
@@ -277,7 +277,7 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_staged_t *staged; /* NULL: not needed so far */
     ompi_request_t *previous; /* request of the previous module; NULL: none */
     ompi_request_t **requests;
-    unsigned num_requests; /* at most one to and one from each rank */
+    unsigned num_requests; /* at most one to each rank and one from it */
     int is_planned;        /* 1: module->schedule is valid for this op */
     /* 1: the op sends empty messages, too, because receivers may expect more */
     int is_mismatched;

@@ -35,7 +35,7 @@ typedef enum mca_coll_mrail_net_state {
 } mca_coll_mrail_net_state_t;
 
 typedef struct mca_coll_mrail_net_request {
-    mrail_list_t node; /* in `idle` or `active` */
+    mrail_list_t node; /* element of `idle` or `active` */
     mca_coll_mrail_net_t *net;
     mca_coll_mrail_net_state_t state;
     uint32_t peer;

@@ -144,7 +144,7 @@ mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev);
 #define SROCE_RX_ANY_ID 0x1
 
 typedef struct sroce_rxpkt {
-    const uint8_t *data; /* from the BTH to the ICRC, inclusive */
+    const uint8_t *data; /* bytes from the BTH to the ICRC, inclusive */
     uint32_t length;
     uint32_t src_ip;
     uint32_t dst_ip; /* 0: the device's own */
@@ -305,8 +305,8 @@ typedef struct sroce_qp_params {
     enum ibv_qp_type type; /* IBV_QPT_RC, IBV_QPT_UD */
     sroce_cq_t *send_cq;
     sroce_cq_t *recv_cq;
-    sroce_srq_t *srq;      /* or NULL */
-    struct ibv_qp_cap cap; /* in: requested; out: allocated */
+    sroce_srq_t *srq;      /* NULL: no SRQ */
+    struct ibv_qp_cap cap; /* input: requested; output: allocated */
     int sq_sig_all;
     void *user;
 } sroce_qp_params_t;

@@ -105,7 +105,7 @@ static int control_no_epoll; /* sleep without the epoll set this time */
 static int control_is_notified =
     1; /* the connection to the session daemon may be readable */
 static int control_has_received; /* the last iteration received packets */
-static int control_is_spinning;  /* this iteration does not follow a sleep */
+static int control_is_spinning;  /* 1: this iteration does not follow a sleep */
 
 void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
 {
