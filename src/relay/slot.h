@@ -95,20 +95,21 @@ static inline void *mrail_relay_payload(const mrail_relay_layout_t *layout,
            slot * layout->payload_stride;
 }
 
-/* Returns 1 if the consumer has finished with the slot. Called by the owner. */
+/* Returns 1 if the consumer has finished with the slot. Only the owner calls
+ * it. */
 static inline int mrail_relay_state_is_free(mrail_relay_state_t *state)
 {
     return atomic_load_explicit(&state->is_used, memory_order_acquire) == 0;
 }
 
-/* Marks a free slot as used; called by its owner. The store is relaxed, because
- * the ring entry publishes the slot. */
+/* Marks a free slot as used. Only the owner calls it. The store is relaxed,
+ * because the ring entry publishes the slot. */
 static inline void mrail_relay_state_use(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 1, memory_order_relaxed);
 }
 
-/* Marks a slot as free; called by the consumer after its last access. */
+/* Marks a slot as free. The consumer calls it after its last access. */
 static inline void mrail_relay_state_free(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 0, memory_order_release);

@@ -255,10 +255,10 @@ static exporter_value_t of_lane_sport(const exporter_subject_t *subject)
 
 static const char *const build_labels[] = {"version=\"" PACKAGE_VERSION "\"",
                                            NULL};
-/* In the order of exporter_reason_t. */
+/* order of exporter_reason_t */
 static const char *const left_out_labels[] = {
     "reason=\"limit\"", "reason=\"ended\"", "reason=\"duplicate\"", NULL};
-/* In the order of of_refused(). */
+/* order of of_refused() */
 static const char *const refused_labels[] = {"reason=\"other_user\"",
                                              "reason=\"other_version\"",
                                              "reason=\"broken\"", NULL};

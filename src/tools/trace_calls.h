@@ -35,8 +35,8 @@ void trace_calls_init(trace_calls_t *calls, perfetto_t *trace, uint64_t process,
  * call. */
 void trace_calls_add(trace_calls_t *calls, const mrail_calls_t *copy);
 
-/* Adds what trace_calls_add() adds, and the collectives and the wait in which
- * the process is: their slices have no end. */
+/* Like trace_calls_add(), but also adds the collectives and the wait in which
+ * the process is. Their slices have no end. */
 void trace_calls_finish(trace_calls_t *calls, const mrail_calls_t *copy);
 
 #endif

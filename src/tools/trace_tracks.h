@@ -35,7 +35,7 @@ typedef struct trace_tracks trace_tracks_t;
 typedef struct trace_tracks_config {
     const mrail_page_t *page; /* page at the start of the trace */
     uint64_t offset_ns;       /* CLOCK_REALTIME minus the clock of the ring */
-    int has_past; /* 1: shows what was there before; 0: only what follows */
+    int has_past; /* 1: shows earlier records, too; 0: only later ones */
     /* Returns the rank with this id, or -1. */
     int (*rank_of)(const void *arg, uint64_t peer);
     const void *arg;

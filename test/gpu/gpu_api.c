@@ -1,5 +1,5 @@
-/* Devices, contexts, memory and addresses: what programs may ask and do, and
- * what is refused. The session has 4 GPUs with 64 MiB each and mesh links. */
+/* Devices, contexts, memory and addresses: permitted and refused calls. The
+ * session has 4 GPUs with 64 MiB each and mesh links. */
 #include "config.h"
 #include "gpu_test.h"
 

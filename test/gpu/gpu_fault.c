@@ -1,6 +1,6 @@
 /*
- * Faults of GPUs: what a program sees of each. It sets them in the state of the
- * session, as fault scripts do.
+ * Faults of GPUs, and their effects on a program. The test sets the faults in
+ * the state of the session, as fault scripts do.
  */
 #include "config.h"
 #include "gpu_test.h"

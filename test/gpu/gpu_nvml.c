@@ -1,4 +1,4 @@
-/* NVML: what UCX asks about devices and their links. */
+/* NVML: the queries of UCX about devices and their links. */
 #include "config.h"
 #include "gpu_test.h"
 #include "cuda/abi_nvml.h"

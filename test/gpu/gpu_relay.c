@@ -1,6 +1,6 @@
 /*
- * Relays whose payloads lie in device memory: exchanges of two to four
- * processes, and what the memory returns if the driver refuses something. The
+ * Relays whose payloads are in device memory: exchanges of two to four
+ * processes, and the errors of the memory if a call of the driver fails. The
  * test environment limits the rates of links, so that copies complete later.
  */
 #include "config.h"
@@ -144,7 +144,7 @@ static int test_cut_link(void)
     return test_third();
 }
 
-/* ---- what the driver refuses ---- */
+/* ---- driver calls that fail ---- */
 
 static const mrail_relay_shape_t shape = {
     .num_local = 1, .out_slots = 2, .in_slots = 2, .chunk = CHUNK};

@@ -52,7 +52,7 @@ static int settle(void)
     return 0;
 }
 
-/* The stream is not idle, and does not get there by itself. */
+/* The stream is not idle, and does not become idle until the test acts. */
 #define BLOCKED(_stream)                                                       \
     do {                                                                       \
         CHECK(settle() == 0);                                                  \

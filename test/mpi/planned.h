@@ -108,7 +108,7 @@ void planned_side_clear(planned_side_t *side);
  * `now`, also puts it into the buffer itself. */
 void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now);
 
-/* Returns 1 if every byte is right. Otherwise prints the first wrong one. */
+/* Returns 1 if every byte is correct. Otherwise, prints the first wrong one. */
 int planned_side_check(const planned_side_t *side, const char *what);
 
 /* Return the offset in `memory` of a data byte of peer i, and of a byte in a

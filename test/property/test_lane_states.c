@@ -719,7 +719,7 @@ static void check_no_missing_qp(void)
     }
 }
 
-/* Delivers what the end repeats, and the answers to it. */
+/* Delivers the messages that the end repeats, and the replies to them. */
 static void repeat(unsigned me)
 {
     static const uint8_t messages[MRAIL_LANE_STATES] = {

@@ -147,7 +147,7 @@ static void restore(const char *from)
 
 /* ---- normalisation of a state ---- */
 
-/* Clears what the slot's activity does not use. */
+/* Clears the fields that the slot's activity does not use. */
 static void reset_slot(mrail_relay_slot_t *slot)
 {
     mrail_relay_slot_t s = {.node = slot->node,

@@ -526,7 +526,8 @@ static void test_marked_rules(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* A router may mark all packets of lanes alike, and choose by port. */
+/* A router may set the same mark on all packets of lanes, and choose by
+ * port. */
 static void test_marked_ranges(void **state)
 {
     static const char text[] =

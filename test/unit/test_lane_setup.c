@@ -365,7 +365,7 @@ static void further_not_connected(unsigned fail_in)
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, rep.lane.epoch);
     progress();
-    /* The peer asks once more what has arrived. */
+    /* The peer asks again which messages have arrived. */
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
     deliver(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);

@@ -389,8 +389,8 @@ static uint64_t spread_with_rules(uint64_t seed, unsigned count, size_t length,
     return most - least;
 }
 
-/* With port rules, all lanes carry the same number of bytes, whatever the
- * number of lanes and the size of the operations, and none waits for long. */
+/* With port rules, all lanes carry the same number of bytes, for any number of
+ * lanes and any size of operations, and none waits for long. */
 static void test_equal_loads_with_rules(void **state)
 {
     const size_t lengths[] = {2 << 20, 16 << 20, 20000000};

@@ -191,7 +191,7 @@ static int import(mca_coll_mrail_module_t *module, mca_coll_mrail_pool_t *pool)
 }
 
 /* Chunks in host memory are READ between nodes if they are large enough. All
- * ranks decide alike, because all chunks have the same size. */
+ * ranks make the same decision, because all chunks have the same size. */
 static int need_net(mca_coll_mrail_module_t *module,
                     mca_coll_mrail_pool_t *pool)
 {

@@ -130,8 +130,9 @@ static MRAIL_DATA int mrail_am_may_post(const mrail_lane_t *lane)
            (lane->peer->seen_mask & (1ull << lane->slot));
 }
 
-/* Sends what the lane owes. Returns 0. Returns -EAGAIN if the lane is not up,
- * its send queue is full, or the peer's request cannot be answered yet. */
+/* Sends the reply that the lane owes. Returns 0. Returns -EAGAIN if the lane is
+ * not up, its send queue is full, or the peer's request cannot be answered
+ * yet. */
 static MRAIL_DATA int mrail_am_send_reply(mrail_engine_t *engine,
                                           mrail_lane_t *lane)
 {

@@ -352,8 +352,9 @@ sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn);
 /*
  * Returns the ICRC of a RoCEv2 packet over IPv4 with DF set and identification
  * 0. `iov` holds the `udp_bytes` - 4 bytes from the BTH to the pad, where
- * udp_bytes is the UDP payload with the ICRC. The ICRC goes on the wire least
- * significant byte first. Source: IBA annex A17.3.3 (RoCEv2 ICRC), 7.8.1.
+ * udp_bytes is the UDP payload with the ICRC. The sender transmits the ICRC
+ * with the least significant byte first. Source: IBA annex A17.3.3 (RoCEv2
+ * ICRC), 7.8.1.
  */
 uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
                     uint32_t udp_bytes, const struct iovec *iov,
