@@ -128,7 +128,7 @@ typedef struct array {
 /* Rails are in the order of uct_mrail_rails(). */
 static const array_t arrays[] = {
     {{"rail_planned_bytes",
-      "bytes of RDMA READs that the plan gave to each rail of this process",
+      "bytes of RDMA READs that plans assigned to each rail of this process",
       mca_coll_mrail_counters.rail_planned_bytes},
      RAILS},
     {{"rail_carried_bytes", "bytes of these READs that each rail has carried",
