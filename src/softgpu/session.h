@@ -84,7 +84,7 @@ typedef struct sgpu_slot {
 typedef struct sgpu_link {
     _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
     _Atomic uint64_t tat;                           /* as in base/gcra.h */
-    _Atomic uint64_t bytes;                         /* carried so far */
+    _Atomic uint64_t bytes;                         /* bytes carried so far */
     _Atomic uint32_t is_down;                       /* 1: down */
 } sgpu_link_t;
 

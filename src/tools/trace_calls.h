@@ -22,7 +22,7 @@ typedef struct trace_calls {
     uint64_t next_past;
     int has_past, has_started;
     uint64_t shown;
-    uint64_t missed; /* overwritten before they were read */
+    uint64_t missed; /* calls overwritten before they were read */
     trace_comm_t comms[MRAIL_CALLS_COMMS];
 } trace_calls_t;
 

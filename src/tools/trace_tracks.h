@@ -43,7 +43,7 @@ typedef struct trace_tracks_config {
 
 /* The contents of a trace for one process. */
 typedef struct trace_totals {
-    uint64_t records; /* shown */
+    uint64_t records; /* number of records shown */
     uint64_t bytes;   /* bytes of records without failure */
     uint64_t failed;  /* records with a failure */
     uint64_t missed;  /* records that were overwritten before they were read */

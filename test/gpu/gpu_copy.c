@@ -189,8 +189,8 @@ static int test_refusals(void)
     return 0;
 }
 
-/* At the rate of this session, 2 MB take 40 ms: long enough to be seen on the
- * way on a busy machine, too. */
+/* At the rate of this session, 2 MB take 40 ms. Even on a busy machine, the
+ * test can therefore observe the copy in progress. */
 static int test_return(void)
 {
     const size_t size = 2000000;
@@ -213,7 +213,7 @@ static int test_return(void)
     CU(cuStreamSynchronize(stream));
     CU(cuStreamQuery(stream));
     CHECK(mrail_clock_now() - start_ns >= 40 * MRAIL_NS_PER_MS);
-    /* Between devices, also a call without "Async" returns early. */
+    /* Copies between devices return early even without "Async". */
     CU(cuMemcpyDtoD(b, a, size));
     RESULT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
     CU(cuCtxSynchronize());

@@ -35,7 +35,7 @@ typedef struct job {
     int rank, size, half;
     int seconds;
     double start_s;
-    double bytes[MAX_SECONDS * TICKS]; /* received in each tick */
+    double bytes[MAX_SECONDS * TICKS]; /* bytes received in each tick */
     int ok;
 } job_t;
 

@@ -78,7 +78,7 @@ double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
 
 /* The present state of a rail in one direction. */
 typedef struct mrail_fair_share_rail {
-    uint64_t rate;  /* measured, bytes per second; 0: unknown */
+    uint64_t rate;  /* measured rate, bytes per second; 0: unknown */
     uint64_t moved; /* total number of bytes */
     uint64_t done;  /* total number of chunks */
 } mrail_fair_share_rail_t;

@@ -133,7 +133,7 @@ typedef struct sroce_session_dev {
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
     _Atomic uint32_t loss_ppm;       /* loss rate of sent and received packets,
                                 * 0..1000000 */
-    _Atomic uint32_t delay_us;       /* added to sent and received packets */
+    _Atomic uint32_t delay_us;       /* delay of sent and received packets */
     _Atomic uint32_t write_delay_us; /* delay before WRITEs become visible */
     _Atomic uint32_t faults;         /* SROCE_RAIL_*; 0: none */
     _Atomic uint32_t dup_ppm;
