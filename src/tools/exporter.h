@@ -59,16 +59,16 @@ typedef struct exporter_selection {
     unsigned left_out[EXPORTER_REASONS]; /* processes */
 } exporter_selection_t;
 
-/* Selects processes of `pages`. If there are too many jobs, those with a running
- * process come first, then those that started first, so that the selection is
- * stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with *selection
- * empty. The selection refers to `pages`. */
+/* Selects processes of `pages`. If there are too many jobs, those with a
+ * running process come first, then those that started first, so that the
+ * selection is stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with
+ * *selection empty. The selection refers to `pages`. */
 int exporter_select(const pages_t *pages, const exporter_limits_t *limits,
                     uint64_t now_ns, exporter_selection_t *selection);
 void exporter_selection_cleanup(exporter_selection_t *selection);
 
-/* Returns how long a process has been in its current MPI call, or 0. `now_ns`
- * is CLOCK_MONOTONIC. */
+/* Returns the time for which a process has been in its current MPI call, or 0.
+ * `now_ns` is CLOCK_MONOTONIC. */
 uint64_t exporter_in_call(const mrail_calls_t *calls, uint64_t now_ns);
 
 /* ---- metrics ---- */
@@ -145,8 +145,8 @@ typedef enum exporter_format {
     EXPORTER_OPENMETRICS /* OpenMetrics 1.0 */
 } exporter_format_t;
 
-/* Returns the format that a value of the header Accept asks for. It may be
- * NULL. */
+/* Returns the format that a value of the header Accept requests. The value may
+ * be NULL. */
 exporter_format_t exporter_format(const char *accept);
 const char *exporter_content_type(exporter_format_t format);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_MS 1000 /* longest time until a late client is noticed */
+#define WAIT_MS 1000 /* longest time until a late client is detected */
 #define END_MS 2000  /* time limit for requests at the end of the server */
 #define END_STEP_MS 20
 

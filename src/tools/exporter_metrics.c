@@ -121,8 +121,9 @@ static exporter_value_t of_more_lanes(const exporter_subject_t *subject)
     return number(subject->process->page->more_lanes);
 }
 
-/* Returns the counter of that name. The pages of one version have their
- * counters in the same order, so the first guess is usually right. */
+/* Returns the counter with that name. The pages of one version have their
+ * counters in the same order, so the search usually succeeds at the first
+ * place. */
 static exporter_value_t of_counter(const mrail_page_t *page, const char *name)
 {
     static unsigned guess;

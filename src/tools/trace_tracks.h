@@ -12,7 +12,7 @@
  *     rail mlx5_0:1
  *       lane 0 to rank 2         a slice for each record: post to completion
  *
- * The memory is bounded, whatever the records contain. No I/O other than
+ * The memory is bounded for any content of the records. No I/O other than
  * through perfetto_t.
  */
 #ifndef MRAIL_TOOLS_TRACE_TRACKS_H
@@ -55,8 +55,8 @@ typedef struct trace_totals {
     uint64_t missed_events;
 } trace_totals_t;
 
-/* Returns the tracks, or NULL if memory runs out. `trace` must exist longer.
- * Nothing of *config is kept but rank_of and arg. */
+/* Returns the tracks, or NULL if memory runs out. `trace` must exist longer. Of
+ * *config, only rank_of and arg are kept. */
 trace_tracks_t *trace_tracks_create(perfetto_t *trace,
                                     const trace_tracks_config_t *config);
 void trace_tracks_destroy(trace_tracks_t *tracks);
@@ -66,7 +66,7 @@ void trace_tracks_destroy(trace_tracks_t *tracks);
 int trace_tracks_record(trace_tracks_t *tracks,
                         const mrail_ring_record_t *record);
 
-/* Notes how many records are missing by now, in total. */
+/* Updates the total number of missing records. */
 void trace_tracks_missing(trace_tracks_t *tracks,
                           const mrail_ring_reader_t *reader, uint64_t now_ns);
 

@@ -403,7 +403,8 @@ void mrail_paths_init(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Records that something got through on the rail, which ends an outage. */
+/* Records that a completion or datagram has arrived over the rail, which ends
+ * an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
 /* Removes the paths of a peer that is being freed from the lists of the
