@@ -167,8 +167,8 @@ static void assign_ports(checker_t *checker, uint32_t index)
             MRAIL_MIN(last, other->last), other->line);
 }
 
-/* Names the rule next to a hole, if there is one. `port` and `end`: the ports of
- * the hole, from 0 to MRAIL_PORTS_COUNT. */
+/* Names the rule next to a hole, if there is one. `port` and `end`: the ports
+ * of the hole, from 0 to MRAIL_PORTS_COUNT. */
 static void print_neighbour(const checker_t *checker, unsigned port,
                             unsigned end)
 {

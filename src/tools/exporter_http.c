@@ -119,8 +119,8 @@ static answer_t make_answer(const server_t *server,
                                      index_page);
 }
 
-/* The library calls this function when it has the header of a request, and again
- * when the request is complete. A request with a body is refused. */
+/* The library calls this function when it has the header of a request, and
+ * again when the request is complete. A request with a body is refused. */
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection,
                                   const char *url, const char *method,
                                   const char *version, const char *upload,

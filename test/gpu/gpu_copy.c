@@ -78,7 +78,8 @@ static int test_streams_and_peers(void)
     return 0;
 }
 
-/* Every start and length around an alignment. The bytes beside stay. */
+/* Copies with every start and length around an alignment. The bytes before and
+ * after must not change. */
 static int test_edges(void)
 {
     CUdeviceptr a;
@@ -165,8 +166,8 @@ static int test_sets(void)
     return 0;
 }
 
-/* Ranges that leave an allocation, freed memory, and addresses of the wrong
- * kind. */
+/* Ranges that extend beyond an allocation, freed memory, and addresses of the
+ * wrong kind. */
 static int test_refusals(void)
 {
     CUdeviceptr a;
@@ -181,7 +182,7 @@ static int test_refusals(void)
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH((void *)(uintptr_t)a, a, 10));
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(a, (uintptr_t)in, 10));
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpy(0, a, 10));
-    /* Half host, half device: the range begins in front of the memory. */
+    /* half host, half device: the range begins before the memory */
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpy((uintptr_t)out, a - 8, 16));
     CU(cuMemcpyHtoD(a, in, 0));
     CU(cuMemFree(a));
@@ -218,7 +219,7 @@ static int test_return(void)
     RESULT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
     CU(cuCtxSynchronize());
     CU(cuStreamQuery(NULL));
-    /* With pageable memory, a call with "Async" does not. */
+    /* With pageable memory, a call with "Async" returns only at the end. */
     CU(cuMemcpyDtoHAsync(pageable, b, size, stream));
     CU(cuStreamQuery(stream));
     CHECK(gpu_differs(pageable, size, 6) == size);

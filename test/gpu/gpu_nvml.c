@@ -109,7 +109,8 @@ static int test_links(void)
     return 0;
 }
 
-/* A process that asks NVML keeps its slot: others do not take it over. */
+/* A process that uses NVML keeps its slot, and other processes cannot take
+ * it. */
 static int test_slot(void)
 {
     unsigned before = session->pids[0] == getpid();

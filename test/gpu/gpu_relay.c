@@ -308,7 +308,7 @@ static int test_destroyed_context(void)
     return in_process(destroyed_context);
 }
 
-/* The current context of the thread stays, and so does the primary one. */
+/* The current context of the thread and the primary context do not change. */
 static int current_context(void)
 {
     CUcontext own, now;

@@ -6,12 +6,13 @@
  *   --mib N        size of the message (8)
  *   --to RANK      receiver of rank 0's message (1)
  *   --rate         prints the better rate of two exchanges
- *   --fault NAME   no_memory, ipc_error: before the first exchange, the device
- *                  of the last rank has this fault, and the exchanges succeed
- *                  copy_error, cut, kill: in the second exchange, a copy of rank
- *                  0 fails, its link to the last rank is cut, or the last rank is
- *                  killed; reset: the primary context of rank 0 ends before it.
- *                  The job ends.
+ *   --fault NAME   no_memory, ipc_error: the device of the last rank has this
+ *                  fault from the start, and the exchanges succeed
+ *                  copy_error, cut, kill: in the second exchange, a copy of
+ *                  rank 0 fails, its link to the last rank is cut, or the last
+ *                  rank is killed; the job ends
+ *                  reset: the primary context of rank 0 ends before the second
+ *                  exchange; the job ends
  */
 #include "config.h"
 #include "mpi_test.h"

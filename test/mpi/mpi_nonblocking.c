@@ -1,19 +1,17 @@
 /*
  * Tests nonblocking exchanges, several of which are in flight.
  *
- *   mpi_nonblocking left     The program makes no blocking exchange. Open MPI's
- *                            previous module must perform all of its calls.
- *   mpi_nonblocking served   coll/mrail must perform all of them.
- *   mpi_nonblocking data     Only the bytes are checked. There are blocking calls
- *                            in between.
- *   mpi_nonblocking overlap  A short exchange must end before a long one that
- *                            began earlier.
- *   mpi_nonblocking planning MPI_Test must not wait for a plan.
- *   mpi_nonblocking threads  Several threads make exchanges on communicators that
- *                            they create and free.
+ *   left      The program makes no blocking exchange. Open MPI's previous
+ *             module must perform all of its calls.
+ *   served    coll/mrail must perform all of them.
+ *   data      Only the bytes are checked. There are blocking calls in between.
+ *   overlap   A short exchange must end before a long one that began earlier.
+ *   planning  MPI_Test must not wait for a plan.
+ *   threads   Several threads make exchanges on communicators that they create
+ *             and free.
  *
- * The calls are made on MPI_COMM_WORLD and on a communicator with a part of its
- * ranks, in reverse order.
+ * usage: mpi_nonblocking NAME. The calls are made on MPI_COMM_WORLD and on a
+ * communicator with a part of its ranks, in reverse order.
  */
 #include "config.h"
 #include "mpi_test.h"

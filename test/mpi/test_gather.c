@@ -1,5 +1,5 @@
-/* The gathers and the reduction of coll/mrail among up to 600 ranks, all of them
- * in this process. */
+/* The gathers and the reduction of coll/mrail among up to 600 ranks, all of
+ * them in this process. */
 #include "config.h"
 #include "mpi/coll/gather.h"
 

@@ -1,9 +1,9 @@
 /*
  * Tests src/relay with all interleavings of the steps of a few ranks with few
- * slots, of the network's deliveries and of the completion of copies. While chunks are left, some step must
- * be possible. At the end, all chunks must have arrived once with the right
- * bytes, all slots must be free and all rings empty. Every step advances an
- * exchange, so no sequence is endless.
+ * slots, of the network's deliveries and of the completion of copies. While
+ * chunks are left, some step must be possible. At the end, all chunks must have
+ * arrived once with the right bytes, all slots must be free and all rings
+ * empty. Every step advances an exchange, so no sequence is endless.
  *
  * The search is depth-first and continues only from new states. To go back, it
  * restores a saved copy of a state. It tries steps of all kinds in any order,

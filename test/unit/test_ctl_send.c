@@ -377,8 +377,8 @@ static void lose_lanes(void)
     confirm_broken(0, 1, 0);
 }
 
-/* Runs until a probe of the path takes this uplink, and returns the index of the
- * probe. */
+/* Runs until a probe of the path takes this uplink, and returns the index of
+ * the probe. */
 static unsigned await_probe(unsigned slot, unsigned uplink)
 {
     for (unsigned i = 0; i < 1000; ++i) {

@@ -1,7 +1,7 @@
 /* Tests of the data-path lock: with the biased thread alone, with a thread that
  * borrows the lock, and with a second caller that shares it. Every holder
- * increments a counter that is not atomic, so a lost update reveals a failure of
- * mutual exclusion. */
+ * increments a counter that is not atomic, so a lost update reveals a failure
+ * of mutual exclusion. */
 #include "config.h"
 #include "rail/state/data_lock.h"
 

@@ -317,8 +317,8 @@ static void test_balanced_rails_need_no_plan(void **state)
 
 /* ---- forecast ---- */
 
-/* Two nodes with two ranks and two rails. On node 1, rail 1 has half the rate of
- * rail 0. A pair divides its bytes 2 : 1. */
+/* Two nodes with two ranks and two rails. On node 1, rail 1 has half the rate
+ * of rail 0. A pair divides its bytes 2 : 1. */
 static void test_forecast_without_a_plan(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -773,8 +773,8 @@ static void set_lanes(job_t *job, unsigned num_lanes)
     }
 }
 
-/* Each NIC has two lanes, and each leaf has four uplinks. NIC i uses the uplinks
- * 2 i and 2 i + 1, modulo 4. Rank 0 sends twice as much as rank 2. */
+/* Each NIC has two lanes, and each leaf has four uplinks. NIC i uses the
+ * uplinks 2 i and 2 i + 1, modulo 4. Rank 0 sends twice as much as rank 2. */
 static void test_bytes_of_uplinks(void **state)
 {
     const mca_coll_mrail_schedule_entry_t *first, *second;
@@ -802,8 +802,8 @@ static void test_bytes_of_uplinks(void **state)
     end(&job);
 }
 
-/* A rail has two lanes for each of four uplinks. An uplink with half the rate of
- * the others gets half of their bytes. */
+/* A rail has two lanes for each of four uplinks. An uplink with half the rate
+ * of the others gets half of their bytes. */
 static void test_slow_uplink(void **state)
 {
     const mca_coll_mrail_schedule_entry_t *entry;
