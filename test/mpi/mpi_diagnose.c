@@ -7,7 +7,7 @@
  *   late      RANK computes longer than the others in each round
  *   mismatch  RANK calls MPI_Barrier in place of MPI_Allreduce in ROUND
  *   crossed   RANK uses two communicators in another order in ROUND
- *   message   RANK computes from ROUND on, and the next rank waits for a message
+ *   message   RANK computes from ROUND on, and the next rank awaits a message
  *   posted    RANK computes from ROUND on, and the others are in MPI_Wait after
  *             MPI_Iallreduce
  *   cores     RANK shares its core with other processes
