@@ -172,7 +172,7 @@ static exporter_value_t of_rail_lanes(const exporter_subject_t *subject)
     return number(rail_of(subject)->num_lanes);
 }
 
-static exporter_value_t of_rail_suspect(const exporter_subject_t *subject)
+static exporter_value_t of_rail_paths_not_up(const exporter_subject_t *subject)
 {
     /* The states of a path that is not up; src/rail/proto/health.h. */
     static const char *const states[] = {"suspect", "down", "retired",
@@ -379,8 +379,8 @@ const exporter_metric_t exporter_metrics[] = {
      NULL},
     {"mrail_rail_lanes", GAUGE, RAIL, "Lanes that are connected.",
      of_rail_lanes, 0, NULL, NULL},
-    {"mrail_rail_suspect_lanes", GAUGE, RAIL,
-     "Connected lanes whose path is not up.", of_rail_suspect, 0, NULL, NULL},
+    {"mrail_rail_paths_not_up", GAUGE, RAIL,
+     "Paths that are not up, also those without a lane.", of_rail_paths_not_up, 0, NULL, NULL},
     {"mrail_rail_in_flight_bytes", GAUGE, RAIL, "Bytes in flight.",
      of_rail_in_flight, 0, NULL, NULL},
     {"mrail_rail_speed_bytes_per_second", GAUGE, RAIL,

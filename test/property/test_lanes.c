@@ -440,8 +440,8 @@ static void check_slot(unsigned slot)
           slot);
     if (lane[0] != NULL) {
         CHECK((lane[0]->epoch == lane[1]->epoch) &&
-                  (lane[0]->remote_index == lane[1]->index) &&
-                  (lane[1]->remote_index == lane[0]->index) &&
+                  (lane[0]->tx_tag == lane[1]->rx_tag) &&
+                  (lane[1]->tx_tag == lane[0]->rx_tag) &&
                   (fake_qp_dest(lane[0]->qp) == lane[1]->qp->qp_num) &&
                   (fake_qp_dest(lane[1]->qp) == lane[0]->qp->qp_num),
               "lane %u is not the same at both ends", slot);

@@ -420,6 +420,79 @@ static void test_lane_moves_to_a_working_uplink(void **state)
     }
 }
 
+/* Connects lanes whose slot 0 has another uplink than its own, as in the test
+ * before. Returns the own port. */
+static uint16_t leave_own_port(size_t uplinks)
+{
+    uint16_t own;
+    unsigned probe;
+
+    start(64);
+    engine->config.uplinks = uplinks;
+    connect_lanes(0, 2);
+    own = peer_of(0)->paths[0].sport;
+    lose_lanes();
+    probe = await_probe(0, (mrail_ports_segment_of(8, own) + 3) % 8);
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                  .seq = sent.msgs[probe].seq});
+    run_control(0);
+    deliver_lane(0, MRAIL_CTL_LANE_REP, 0, last(MRAIL_CTL_LANE_REQ)->seq,
+                 last(MRAIL_CTL_LANE_REQ)->lane.epoch);
+    progress();
+    assert_int_not_equal(peer_of(0)->lanes[0]->sport, own);
+    return own;
+}
+
+/* Runs for this time, and answers each probe from the port. Returns the number
+ * of such probes. */
+static unsigned answer_port(uint16_t port, mrail_ns_t time_ns, int is_answered)
+{
+    unsigned count = 0;
+
+    for (mrail_ns_t t = 0; t < time_ns; t += ROUND) {
+        unsigned first = sent.num_msgs = 0;
+
+        run_control(ROUND);
+        progress();
+        for (unsigned k = first; k < sent.num_msgs; ++k) {
+            if ((sent.msgs[k].type == MRAIL_CTL_PROBE) &&
+                (sent.ports[k] == port)) {
+                ++count;
+                if (is_answered) {
+                    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                                  .seq = sent.msgs[k].seq});
+                }
+            }
+        }
+    }
+    return count;
+}
+
+/* When its own uplink works again, the lane returns to it. */
+static void test_lane_returns_to_its_uplink(void **state)
+{
+    uint16_t own = leave_own_port(8);
+    mrail_lane_t *lane = peer_of(0)->lanes[0];
+
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_in_range(answer_port(own, 5 * MRAIL_NS_PER_SEC, 0), 2, 3);
+    assert_int_not_equal(lane->sport, own); /* it is still down */
+    assert_int_equal(answer_port(own, 20 * MRAIL_NS_PER_SEC, 1), 3);
+    assert_int_equal(lane->sport, own);
+    assert_int_equal(peer_of(0)->paths[0].sport, own);
+    assert_int_equal(fake_qp_label(lane->qp), mrail_ports_flow_label(own));
+    assert_int_equal(engine->counters.lanes_failed, 2);
+}
+
+/* Without port rules, the switches avoid a failed uplink. */
+static void test_no_return_without_rules(void **state)
+{
+    uint16_t own = leave_own_port(MRAIL_SIZE_AUTO);
+
+    assert_int_equal(answer_port(own, 20 * MRAIL_NS_PER_SEC, 1), 0);
+    assert_int_not_equal(peer_of(0)->lanes[0]->sport, own);
+}
+
 /* Leaves only the lane of slot 0, and makes its path suspect. */
 static void doubt_sole_path(void)
 {
@@ -878,6 +951,8 @@ int main(int argc, char **argv)
         TEST(test_sole_path_is_compared),
         TEST(test_silent_peer_keeps_its_path),
         TEST(test_lane_keeps_its_uplink),
+        TEST(test_lane_returns_to_its_uplink),
+        TEST(test_no_return_without_rules),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),
         TEST(test_lane_request_waits_for_a_buffer),

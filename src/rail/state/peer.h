@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/heap.h"
 #include "rail/proto/health.h"
+#include "rail/proto/port_return.h"
 #include "rail/state/lane.h"
 #include "rail/proto/pairing.h"
 #include "rail/state/mem.h"
@@ -68,6 +69,9 @@ typedef struct mrail_path {
                              * there was none */
     unsigned turn;          /* number of times that `sport` was replaced; see
                              * mrail_path_next_port() */
+    uint32_t return_seq;    /* number of the unanswered probe from the path's own
+                             * port; 0: there is none */
+    mrail_port_return_t port_return; /* when the path returns to its own port */
     uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer; 0: none */
     mrail_handle_t handle;  /* handle for probes */
     unsigned handle_pair;   /* rail pair of `handle` */
