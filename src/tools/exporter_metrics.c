@@ -121,8 +121,9 @@ static exporter_value_t of_more_lanes(const exporter_subject_t *subject)
     return number(subject->process->page->more_lanes);
 }
 
-/* Returns the counter of that name. The pages of one version have their
- * counters in the same order, so the first guess is usually right. */
+/* Returns the counter with that name. The pages of one version have their
+ * counters in the same order, so the search usually succeeds at the first
+ * place. */
 static exporter_value_t of_counter(const mrail_page_t *page, const char *name)
 {
     static unsigned guess;
@@ -255,10 +256,10 @@ static exporter_value_t of_lane_sport(const exporter_subject_t *subject)
 
 static const char *const build_labels[] = {"version=\"" PACKAGE_VERSION "\"",
                                            NULL};
-/* In the order of exporter_reason_t. */
+/* order of exporter_reason_t */
 static const char *const left_out_labels[] = {
     "reason=\"limit\"", "reason=\"ended\"", "reason=\"duplicate\"", NULL};
-/* In the order of of_refused(). */
+/* order of of_refused() */
 static const char *const refused_labels[] = {"reason=\"other_user\"",
                                              "reason=\"other_version\"",
                                              "reason=\"broken\"", NULL};

@@ -124,7 +124,7 @@ def test_values(watcher, pids):
 
 
 def test_bytes(watcher):
-    """The sum over rails is at least what the transport counts."""
+    """The sum over rails is at least the number that the transport counts."""
     scrape = watcher.scrape()
     for rank in range(RANKS):
         rails = sum(value for _, value in scrape.values(
@@ -180,7 +180,7 @@ def test_lost_paths(watcher):
 
 
 def test_stopped(watcher, pids):
-    """The others wait for the rank that is stopped."""
+    """The other ranks wait for the stopped rank."""
     os.kill(pids[2], signal.SIGSTOP)
     waits = eventually(lambda: [
         labels["rank"] for labels, value in

@@ -13,11 +13,11 @@
  *   no lane fails, each PUT writes once. A message behind a fence follows
  *   everything before it, and a flush completes after everything before it.
  * - At the end, no credit or buffer is lost or duplicated, although either end
- *   recalls idle credits. While no lane fails, there is a buffer for each message.
+ *   recalls idle credits. While no lane fails, there is a buffer for each
+ *   message.
  * - At the end, no request is pending and both ends have the same lanes, whose
- *   QPs send.
- *   Otherwise the live end has given the other up. A waiting user checks the
- *   endpoint, as UCX's keepalive does.
+ *   QPs send. Otherwise, the live end has given the other one up. A waiting
+ *   user checks the endpoint, as UCX's keepalive does.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

@@ -204,7 +204,7 @@ void mrail_ctl_on_confirm(mrail_peer_t *peer,
 void mrail_ctl_on_refuse(mrail_peer_t *peer,
                          const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
-/* ---- Sending what is due (ctl_run.c) ---- */
+/* ---- Sending due messages (ctl_run.c) ---- */
 
 /* Sends due messages. Returns the next deadline. */
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
@@ -247,8 +247,8 @@ void mrail_lane_end(mrail_lane_t *lane) MRAIL_BOTH;
  * ever connected, the data-path lock must be held as well. */
 void mrail_lane_release(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Like mrail_lane_release(), with the event that ends the epoch. Keeps what is
- * needed to answer late messages about the epoch. */
+/* Like mrail_lane_release(), with the event that ends the epoch. Keeps the data
+ * that replies to late messages about the epoch need. */
 void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
                        const char *cause) MRAIL_BOTH;
 
@@ -415,7 +415,8 @@ void mrail_paths_init(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Records that something got through on the rail, which ends an outage. */
+/* Records that a completion or datagram has arrived over the rail, which ends
+ * an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
 /* Removes the paths of a peer that is being freed from the lists of the

@@ -121,7 +121,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     }
     mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
     mrail_ctl_learn(peer, &hello);
-    if (peer->tables == NULL) { /* no memory: the peer has failed */
+    if (peer->tables == NULL) { /* out of memory: the peer has failed */
         if (lane != NULL) {
             mrail_lane_release(lane);
         }

@@ -266,7 +266,7 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 
     if ((event == MRAIL_HEALTH_TIMEOUT) ||
         (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
-        cause = path->cause; /* report what set the deadline */
+        cause = path->cause; /* report the reason for the deadline */
     } else if (((path->health.state != before) &&
                 (before != MRAIL_HEALTH_DOWN)) ||
                (event == MRAIL_HEALTH_PORT_DOWN)) {

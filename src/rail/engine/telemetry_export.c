@@ -218,7 +218,7 @@ static void export_counters(const mrail_engine_t *engine, mrail_page_t *page)
 _Static_assert(MRAIL_COUNTERS(MRAIL_COUNTER_ONE) <= MRAIL_PAGE_COUNTERS,
                "the telemetry page has no room for all counters");
 
-/* Switches recording as the parameter and the readers want it. */
+/* Switches recording as the parameter and the readers request it. */
 static void export_switch(mrail_engine_t *engine)
 {
     int wanted = engine->config.telemetry_recording ||
