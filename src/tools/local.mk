@@ -205,8 +205,8 @@ EXTRA_DIST += $(REPORT_TEMPLATE)
 libmrail_report_la_SOURCES = src/tools/report.h \
     src/tools/report_model.c src/tools/report_events.c \
     src/tools/report_series.c src/tools/report_series.h \
-    src/tools/report_plans.c src/tools/report_facts.c \
-    src/tools/report_json.c src/tools/report_page.c
+    src/tools/report_facts.c src/tools/report_json.c \
+    src/tools/report_page.c
 nodist_libmrail_report_la_SOURCES = src/tools/report_template.c
 mrail_report_SOURCES = src/tools/report.c src/tools/report_env.c \
     src/tools/report_files.c src/tools/report_files.h

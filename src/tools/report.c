@@ -26,7 +26,6 @@ typedef struct report {
     const char *dir;
     const char *job;
     const char *path; /* NULL: no page */
-    const char *log;  /* output of the job; NULL: none */
     double time_s;    /* 0: no limit */
     double interval_s;
     int json, force;
@@ -105,31 +104,6 @@ static void write_json(const report_t *report)
     }
 }
 
-/* ---- forecasts ---- */
-
-static void read_log(report_t *report)
-{
-    FILE *stream = fopen(report->log, "re");
-    char *line = NULL;
-    size_t size = 0;
-
-    if (stream == NULL) {
-        mrail_tool_fail(COMMAND, "cannot read %s: %s", report->log,
-                        strerror(errno));
-    }
-    report->model.has_plans = 1;
-    while (getline(&line, &size, stream) >= 0) {
-        if (report_plan_line(&report->model, line) < 0) {
-            fprintf(stderr,
-                    "mrail report: %s: there is room for %u links only\n",
-                    report->log, REPORT_LINKS);
-            break;
-        }
-    }
-    free(line);
-    fclose(stream);
-}
-
 /* ---- the recording ---- */
 
 static void show_progress(const report_t *report, double elapsed_s)
@@ -200,9 +174,7 @@ static void collect(report_t *report, int is_live)
         mrail_tool_fail(COMMAND, "job %s ended before its files were read",
                         report->files.job);
     }
-    if (report->log != NULL) {
-        read_log(report);
-    }
+    report_read_plans(&report->files);
     report_finish(model, mrail_page_now(), end);
 }
 
@@ -254,19 +226,14 @@ static const mrail_option_t options[] = {
     {"--interval", "TIME",
      "time between two samples of a running job, 0.1 to 60 seconds (0.5)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 60000, NULL},
-    {"--log", "FILE",
-     "output of the job with '--mca coll_mrail_verbose 3': the loads of links "
-     "with and without a plan",
-     MRAIL_OPTION_TEXT, FIELD(log), 0, 0, NULL},
     {"--dir", "DIR",
      "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {.names = NULL}};
 
-static const char *const synopsis[] = {
-    "-o FILE [--time TIME] [--log FILE] [JOB]", "--json [--time TIME] [JOB]",
-    NULL};
+static const char *const synopsis[] = {"-o FILE [--time TIME] [JOB]",
+                                       "--json [--time TIME] [JOB]", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,

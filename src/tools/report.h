@@ -7,7 +7,6 @@
  *   report_model.c   collects the samples of a job
  *   report_events.c  the events of its processes
  *   report_series.c  bandwidth over time (report_series.h)
- *   report_plans.c   forecasts of coll/mrail, from the job's output
  *   report_facts.c   totals, and the summary
  *   report_json.c    the figures as JSON
  *   report_page.c    the HTML page, which contains the JSON
@@ -19,6 +18,7 @@
 #define MRAIL_TOOLS_REPORT_H
 
 #include "telemetry/calls.h"
+#include "telemetry/plans.h"
 #include "tools/report_series.h"
 
 #include <stdio.h>
@@ -106,14 +106,7 @@ typedef struct report_param {
 
 #define REPORT_PARAMS 128u
 
-/* A link of the last plan of a communicator. */
-typedef struct report_link {
-    char comm[64], name[64];
-    double planned, unplanned; /* bytes with and without the plan */
-    double capacity;           /* bytes per second */
-} report_link_t;
-
-#define REPORT_LINKS 4096u
+#define REPORT_PLANS 64u
 
 typedef enum report_end {
     REPORT_BY_JOB,    /* its processes have ended */
@@ -142,9 +135,9 @@ typedef struct report_model {
     report_param_t params[REPORT_PARAMS];
     unsigned num_params;
     int params_rank; /* the rank whose parameters they are; -1: none */
-    int has_plans;   /* 1: the output of the job was given */
-    report_link_t *links;
-    unsigned num_links;
+    mrail_plans_comm_t *plans; /* the last forecast of each communicator */
+    unsigned num_plans;
+    unsigned more_plans; /* for which there was no room */
 } report_model_t;
 
 /* Starts a model. The grid begins at `begin_ns`. */
@@ -176,9 +169,9 @@ void report_record(report_model_t *model, report_process_t *process,
 int report_events(report_model_t *model, report_process_t *process,
                   const mrail_page_t *page);
 
-/* Takes the forecasts of coll/mrail from a line of the job's output. Returns 1
- * if the line is one, 0 if not, or -ENOMEM. */
-int report_plan_line(report_model_t *model, const char *line);
+/* Takes the forecasts of a process. Call it once for each process. Returns 0 or
+ * -ENOMEM. */
+int report_plans(report_model_t *model, const mrail_plans_t *plans);
 
 /* Ends the recording, and sorts processes and events. */
 void report_finish(report_model_t *model, uint64_t end_ns, report_end_t end);

@@ -156,7 +156,7 @@ static void add_file(report_files_t *files, const char *path, int fd,
     file = &files->items[files->count++];
     snprintf(file->path, sizeof(file->path), "%s", path);
     file->fd = fd;
-    file->calls_fd = -1;
+    file->calls_fd = file->plans_fd = -1;
     file->process = report_add(files->model, id_of(path), page,
                                state_of(path, alive), mrail_page_now());
     if ((file->process == NULL) ||
@@ -193,21 +193,32 @@ static void visit_page(const char *path, void *arg)
     }
 }
 
-static void visit_calls(const char *path, void *arg)
+/* Opens another file of a process, whose descriptor is at `offset`. */
+static void open_other(report_files_t *files, const char *path, size_t offset)
 {
-    report_files_t *files = arg;
     struct stat st;
 
     for (unsigned i = 0; i < files->count; ++i) {
         report_file_t *file = &files->items[i];
+        int *fd_p = (int *)((char *)file + offset);
         const char *id = strrchr(file->path, '.');
 
         /* The names are the same up to the id. */
-        if ((file->calls_fd < 0) && (file->fd >= 0) && (id != NULL) &&
+        if ((*fd_p < 0) && (file->fd >= 0) && (id != NULL) &&
             (strncmp(path, file->path, (size_t)(id - file->path) + 1) == 0)) {
-            file->calls_fd = mrail_tele_file_open(path, &st);
+            *fd_p = mrail_tele_file_open(path, &st);
         }
     }
+}
+
+static void visit_calls(const char *path, void *arg)
+{
+    open_other(arg, path, offsetof(report_file_t, calls_fd));
+}
+
+static void visit_plans(const char *path, void *arg)
+{
+    open_other(arg, path, offsetof(report_file_t, plans_fd));
 }
 
 void report_find(report_files_t *files)
@@ -218,21 +229,29 @@ void report_find(report_files_t *files)
         ret = mrail_tele_file_each(files->dir, MRAIL_TELE_CALLS, visit_calls,
                                    files);
     }
+    if (ret >= 0) {
+        ret = mrail_tele_file_each(files->dir, MRAIL_TELE_PLANS, visit_plans,
+                                   files);
+    }
     if (ret < 0) {
         mrail_tool_fail(COMMAND, "cannot read %s: %s", files->dir,
                         strerror(-ret));
     }
 }
 
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 void report_close(report_files_t *files)
 {
     for (unsigned i = 0; i < files->count; ++i) {
-        if (files->items[i].fd >= 0) {
-            close(files->items[i].fd);
-        }
-        if (files->items[i].calls_fd >= 0) {
-            close(files->items[i].calls_fd);
-        }
+        close_fd(files->items[i].fd);
+        close_fd(files->items[i].calls_fd);
+        close_fd(files->items[i].plans_fd);
     }
     free(files->items);
     files->items = NULL;
@@ -301,6 +320,27 @@ unsigned report_look(report_files_t *files)
     }
     ++files->model->samples;
     return alive;
+}
+
+void report_read_plans(report_files_t *files)
+{
+    static mrail_plans_t plans;
+
+    for (unsigned i = 0; i < files->count; ++i) {
+        const report_file_t *file = &files->items[i];
+        mrail_page_status_t status;
+
+        if (file->plans_fd < 0) {
+            continue;
+        }
+        status = mrail_plans_read_fd(file->plans_fd, &plans);
+        if (((status == MRAIL_PAGE_ALIVE) || (status == MRAIL_PAGE_ENDED)) &&
+            (plans.pid == file->process->pid) &&
+            (strcmp(plans.job, files->job) == 0) &&
+            (report_plans(files->model, &plans) != 0)) {
+            fail_memory();
+        }
+    }
 }
 
 /* ---- rings of ended processes ---- */

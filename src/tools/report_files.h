@@ -14,6 +14,7 @@ typedef struct report_file {
     char path[MRAIL_TELE_PATH];
     int fd;       /* -1: the process has ended, and its last page was read */
     int calls_fd; /* the file of its MPI calls; -1: none */
+    int plans_fd; /* the file of its forecasts; -1: none */
     report_process_t *process;
 } report_file_t;
 
@@ -38,6 +39,9 @@ void report_find(report_files_t *files);
 /* Takes a sample of all processes. Returns the number of those that still
  * run. */
 unsigned report_look(report_files_t *files);
+
+/* Takes the forecasts of all processes. Call it once, at the end. */
+void report_read_plans(report_files_t *files);
 
 /* For a job that has ended: takes the records of its trace rings. */
 void report_rings(report_files_t *files);

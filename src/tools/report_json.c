@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/util.h"
+#include "orchestrator/link_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -382,30 +383,52 @@ static void put_counters(writer_t *writer)
     mrail_json_object_end(&writer->json);
 }
 
-static void put_plans(writer_t *writer)
+static void put_links(mrail_json_t *json, const mrail_plans_comm_t *plan)
 {
-    const report_model_t *model = writer->model;
-    mrail_json_t *json = &writer->json;
+    char name[MRAIL_LINK_NAME];
 
-    mrail_json_newline(json);
-    if (!model->has_plans) {
-        mrail_json_null(json, "plans");
-        return;
-    }
-    mrail_json_array(json, "plans");
-    for (unsigned i = 0; i < model->num_links; ++i) {
-        const report_link_t *link = &model->links[i];
+    mrail_json_array(json, "links");
+    for (unsigned i = 0; i < plan->num_links; ++i) {
+        const mrail_plans_link_t *link = &plan->links[i];
 
         mrail_json_newline(json);
         mrail_json_object(json, NULL);
-        mrail_json_string(json, "communicator", link->comm);
-        mrail_json_string(json, "link", link->name);
+        mrail_json_string(json, "link",
+                          mrail_link_name(link->kind, link->a, link->b, name));
         mrail_json_fixed(json, "unplanned_bytes", link->unplanned, 0);
         mrail_json_fixed(json, "planned_bytes", link->planned, 0);
         mrail_json_fixed(json, "capacity_bytes_per_s", link->capacity, 0);
         mrail_json_object_end(json);
     }
     mrail_json_array_end(json);
+    mrail_json_uint(json, "links_left_out", plan->more_links);
+}
+
+static void put_plans(writer_t *writer)
+{
+    const report_model_t *model = writer->model;
+    mrail_json_t *json = &writer->json;
+
+    mrail_json_newline(json);
+    mrail_json_array(json, "plans");
+    for (unsigned i = 0; i < model->num_plans; ++i) {
+        const mrail_plans_comm_t *plan = &model->plans[i];
+
+        mrail_json_newline(json);
+        mrail_json_object(json, NULL);
+        mrail_json_string(json, "communicator", plan->name);
+        mrail_json_uint(json, "ranks", plan->size);
+        mrail_json_uint(json, "forecasts", plan->begun);
+        put_time(writer, "time_s", plan->time_ns);
+        mrail_json_bool(json, "planned", plan->is_planned != 0);
+        mrail_json_bool(json, "executed", plan->is_executed != 0);
+        mrail_json_fixed(json, "unplanned_time_s", plan->unplanned_s, 9);
+        mrail_json_fixed(json, "planned_time_s", plan->planned_s, 9);
+        put_links(json, plan);
+        mrail_json_object_end(json);
+    }
+    mrail_json_array_end(json);
+    mrail_json_uint(json, "plans_left_out", model->more_plans);
 }
 
 static void put_params(writer_t *writer)

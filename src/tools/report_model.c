@@ -31,7 +31,7 @@ void report_cleanup(report_model_t *model)
     }
     free(model->processes);
     free(model->events);
-    free(model->links);
+    free(model->plans);
     report_grid_cleanup(&model->grid);
     memset(model, 0, sizeof(*model));
 }
@@ -201,6 +201,28 @@ int report_calls(report_process_t *process, const mrail_calls_t *calls)
         comm->rank = from->rank;
         memcpy(comm->name, from->name, sizeof(comm->name));
         memcpy(comm->counts, from->counts, sizeof(comm->counts));
+    }
+    return 0;
+}
+
+/* ---- plans ---- */
+
+int report_plans(report_model_t *model, const mrail_plans_t *plans)
+{
+    model->more_plans += plans->more_comms;
+    for (unsigned i = 0; i < MRAIL_PLANS_COMMS; ++i) {
+        if (plans->comms[i].begun == 0) {
+            continue;
+        }
+        if (model->num_plans == REPORT_PLANS) {
+            ++model->more_plans;
+            continue;
+        }
+        if (!mrail_grow(&model->plans, model->num_plans + 1,
+                        sizeof(*model->plans))) {
+            return -ENOMEM;
+        }
+        model->plans[model->num_plans++] = plans->comms[i];
     }
     return 0;
 }

@@ -69,34 +69,37 @@ function linkMatrix(title, links, key, longest) {
 
 function showPlans() {
     const host = section("plans");
-    if (data.plans === null) {
-        host.append(note("The telemetry files contain no plans. With " +
-            "--mca coll_mrail_verbose 3, the job prints the loads of the links, " +
-            "and mrail report --log FILE shows them here."));
-        return;
-    }
     if (data.plans.length === 0) {
-        host.append(note("The output of the job has no forecast of coll/mrail: " +
-            "no call was large enough for a plan, or coll_mrail_verbose was " +
-            "less than 3."));
+        host.append(note("The job exported no forecast: no exchange was large " +
+            "enough for a plan, or the job ran without coll/mrail."));
         return;
     }
-    const time = (link, key) => link[key] / link.capacity_bytes_per_s;
-    for (const comm of new Set(data.plans.map((link) => link.communicator))) {
-        const links = data.plans.filter((link) => link.communicator === comm);
-        const before = Math.max(...links.map((l) => time(l, "unplanned_bytes")));
-        const after = Math.max(...links.map((l) => time(l, "planned_bytes")));
-        host.append(el("h3", {}, comm));
-        host.append(note("Forecast for the last call that was considered for a " +
-            "plan. " + (after > 0 ? "The busiest link needs " +
-            (before * 1e3).toFixed(1) + " ms without the plan and " +
-            (after * 1e3).toFixed(1) + " ms with it." : "No plan was made, " +
-            "because it would have gained too little.")));
+    for (const plan of data.plans) {
+        const time = (link, key) => link[key] / link.capacity_bytes_per_s;
+        const longest = Math.max(1e-12, ...plan.links.map((link) => Math.max(
+            time(link, "unplanned_bytes"), time(link, "planned_bytes"))));
+        const ms = (value) => value === null ? "an unknown time" :
+            (value * 1e3).toFixed(1) + " ms";
+        host.append(el("h3", {}, plan.communicator + ", " +
+            count(plan.ranks, "rank", "ranks")));
+        host.append(note("The last of " + count(plan.forecasts, "forecast",
+            "forecasts") + ", after " + seconds(plan.time_s) + ". " +
+            (plan.planned ? "Without a plan, the busiest link needs " +
+                ms(plan.unplanned_time_s) + ", and with it " +
+                ms(plan.planned_time_s) + ". " + (plan.executed ?
+                "The exchange followed the plan." :
+                "The plan gained less than it cost, and was not used.") :
+                "The exchange needs " + ms(plan.unplanned_time_s) +
+                ". No plan was made, because it would have gained too little.")));
         host.append(el("div", {class: "pair"},
-            linkMatrix("Without a plan", links, "unplanned_bytes",
-                Math.max(before, after)),
-            after > 0 ? linkMatrix("With the plan", links, "planned_bytes",
-                Math.max(before, after)) : null));
+            linkMatrix(plan.planned ? "Before planning" : "Without a plan",
+                plan.links, "unplanned_bytes", longest),
+            plan.planned ? linkMatrix("After planning", plan.links,
+                "planned_bytes", longest) : null));
+        if (plan.links_left_out > 0) {
+            host.append(note(count(plan.links_left_out, "further link is",
+                "further links are") + " not shown."));
+        }
     }
 }
 

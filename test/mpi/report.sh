@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks the reports of jobs: one with a port that fails, followed to its end; one
-# whose ranks are killed; and one with forecasts of coll/mrail. Their figures must
-# be the job's own.
+# whose ranks are killed; and one with planned exchanges. Their figures must be
+# the job's own.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -47,8 +47,8 @@ checked()
 
 # ---- a job with a port that fails ----
 
-start 8 --mca coll_mrail_verbose 3
-"$mrail" report -o "$tmp/whole.html" --json --log "$tmp/err" \
+start 8
+"$mrail" report -o "$tmp/whole.html" --json \
     >"$tmp/whole.json" 2>"$tmp/report.err" &
 reporter=$!
 sleep 2
@@ -77,5 +77,15 @@ wait "$job" 2>/dev/null || true
     2>"$tmp/report.err" || not_ok 'a killed job' "$(cat "$tmp/report.err")"
 checked killed --killed
 "$mrail" top --clean >"$tmp/clean"
+
+# ---- planned exchanges ----
+
+# The ranks have a rail each, so the exchanges are planned. The loads must be those
+# that coll/mrail prints.
+start 8 --bind-rails --mca coll_mrail_verbose 3
+"$mrail" report -o "$tmp/planned.html" --json >"$tmp/planned.json" \
+    2>"$tmp/report.err" || not_ok 'planned exchanges' "$(cat "$tmp/report.err")"
+ended 'planned exchanges'
+checked planned --log "$tmp/err"
 nothing_left 'reports'
 finish

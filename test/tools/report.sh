@@ -100,7 +100,7 @@ expect_count 'one message only' "$tmp/limited.err" . 1
 rm -f "$pages"/mrail-telemetry.*.9.*
 same limited job=job recording.live=true 'recording.end=time is over' \
     totals.processes=32 totals.running=32 recording.files_refused=1 \
-    configuration.rank=null plans=null
+    configuration.rank=null plans=[]
 expect 'the page is an HTML document' "$tmp/limited.html" '^<!DOCTYPE html>$'
 
 "$report" -o "$tmp/interrupted.html" --json --interval 0.1 \

@@ -2,6 +2,7 @@
 #include "report_job.h"
 
 #include "base/util.h"
+#include "orchestrator/plan.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -94,15 +95,50 @@ static void advance(mrail_page_t *page, unsigned step, unsigned ranks)
     }
 }
 
-static const char *const log_lines[] = {
-    "mrail: coll: MPI_COMM_WORLD: node 0, rail 0, out: 300.000 MB by the plan, "
-    "900.000 MB without it, at 12500.0 MB/s",
-    "mrail: coll: MPI_COMM_WORLD: node 0, rail 1, out: 310.000 MB by the plan, "
-    "20.000 MB without it, at 12500.0 MB/s",
-    "mrail: coll: MPI_COMM_WORLD: node 1, rail 0, in: 300.000 MB by the plan, "
-    "600.000 MB without it, at 12500.0 MB/s",
-    "mrail: coll: MPI_COMM_WORLD: node 1, rail 1, in: 310.000 MB by the plan, "
-    "10.000 MB without it, at 12500.0 MB/s"};
+/* Two nodes with two rails each, before and after planning, in MB. */
+static const struct {
+    mrail_plan_link_kind_t kind;
+    unsigned node, rail;
+    double unplanned, planned;
+} links[] = {{MRAIL_PLAN_RAIL_OUT, 0, 0, 900, 300},
+             {MRAIL_PLAN_RAIL_OUT, 0, 1, 20, 310},
+             {MRAIL_PLAN_RAIL_IN, 1, 0, 600, 300},
+             {MRAIL_PLAN_RAIL_IN, 1, 1, 10, 310}};
+
+static void fill_plan(mrail_plans_comm_t *comm)
+{
+    mrail_plans_begin(comm);
+    comm->time_ns = JOB_START + SECOND;
+    comm->unplanned_s = 0.072;
+    comm->planned_s = 0.0248;
+    comm->size = 32;
+    comm->is_planned = comm->is_executed = 1;
+    snprintf(comm->name, sizeof(comm->name), "MPI_COMM_WORLD");
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(links); ++i) {
+        const mrail_plans_link_t link = {.kind = links[i].kind,
+                                         .a = links[i].node,
+                                         .b = links[i].rail,
+                                         .capacity = 12.5e9,
+                                         .unplanned = links[i].unplanned * 1e6,
+                                         .planned = links[i].planned * 1e6};
+
+        mrail_plans_add(comm, &link);
+    }
+    mrail_plans_end(comm);
+}
+
+static int take_plans(report_model_t *model)
+{
+    mrail_plans_t *plans = calloc(1, sizeof(*plans));
+    int ret = -ENOMEM;
+
+    if (plans != NULL) {
+        fill_plan(&plans->comms[0]);
+        ret = report_plans(model, plans);
+    }
+    free(plans);
+    return ret;
+}
 
 /* Takes the samples of one process. */
 static int record_rank(report_model_t *model, int rank, unsigned ranks,
@@ -145,10 +181,7 @@ int job_record(report_model_t *model, const char *job, unsigned ranks,
     for (unsigned i = 0; (ret == 0) && (i < ranks); ++i) {
         ret = record_rank(model, (int)i, ranks, rails, time_s);
     }
-    model->has_plans = 1;
-    for (unsigned i = 0; (ret == 0) && (i < MRAIL_ARRAY_SIZE(log_lines)); ++i) {
-        ret = (report_plan_line(model, log_lines[i]) < 0) ? -ENOMEM : 0;
-    }
+    ret = (ret == 0) ? take_plans(model) : ret;
     model->samples = 2 * time_s;
     report_finish(model, JOB_START + time_s * SECOND, REPORT_BY_JOB);
     return ret;
