@@ -40,7 +40,7 @@ typedef struct mrail_plans_comm {
     uint32_t num_links;
     uint32_t more_links; /* links for which there was no room */
     uint32_t reserved;
-    char name[48];
+    char name[64];
     mrail_plans_link_t links[MRAIL_PLANS_LINKS];
 } mrail_plans_comm_t;
 

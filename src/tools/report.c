@@ -159,26 +159,20 @@ static report_end_t record(report_t *report)
 /* Collects what is known of the job. */
 static void collect(report_t *report, int is_live)
 {
-    report_model_t *model = &report->model;
     report_end_t end = REPORT_NOT_LIVE;
 
-    report_find(&report->files);
     if (is_live) {
         end = record(report);
     } else {
         (void)report_look(&report->files);
         report_rings(&report->files);
     }
-    /* The processes may have ended before their files were opened. */
-    if (model->num_processes == 0) {
-        mrail_tool_fail(COMMAND, "job %s ended before its files were read",
-                        report->files.job);
-    }
     report_read_plans(&report->files);
-    report_finish(model, mrail_page_now(), end);
+    report_finish(&report->model, mrail_page_now(), end);
 }
 
-static void run(report_t *report)
+/* Opens the files of the job. Returns 1 if it runs. */
+static int start(report_t *report)
 {
     unsigned refused;
     int is_live;
@@ -186,13 +180,27 @@ static void run(report_t *report)
     report->files.dir = report->dir;
     report->files.model = &report->model;
     report_select(&report->files, report->job, &is_live, &refused);
-    if (report->path != NULL) {
-        open_file(report);
-    }
     report_init(&report->model, report->files.job, mrail_page_now(),
                 (uint64_t)(report->interval_s * 1e9));
     report->model.files_refused = refused;
     (void)gethostname(report->model.host, sizeof(report->model.host) - 1);
+    report_find(&report->files);
+    /* The processes may have ended in the meantime. */
+    if (report->model.num_processes == 0) {
+        mrail_tool_fail(COMMAND, "job %s ended before its files were read",
+                        report->files.job);
+    }
+    return is_live;
+}
+
+static void run(report_t *report)
+{
+    int is_live = start(report);
+    unsigned count;
+
+    if (report->path != NULL) {
+        open_file(report);
+    }
     collect(report, is_live);
     if (report->path != NULL) {
         write_file(report);
@@ -200,9 +208,9 @@ static void run(report_t *report)
     if (report->json) {
         write_json(report);
     } else {
-        printf("%s: %u process%s; open it in a browser\n", report->path,
-               report->model.num_processes,
-               (report->model.num_processes == 1) ? "" : "es");
+        count = report->model.num_processes;
+        printf("%s: %u process%s; open it in a browser\n", report->path, count,
+               (count == 1) ? "" : "es");
     }
     report_close(&report->files);
     report_cleanup(&report->model);

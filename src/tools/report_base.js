@@ -73,6 +73,15 @@ function rate(value) {
     return amount(value, "/s");
 }
 
+/* Returns a function that shows rates up to `high` in one unit. */
+function rateScale(high) {
+    const units = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"];
+    const unit = Math.min(Math.max(Math.floor(Math.log10(high || 1) / 3), 0),
+        units.length - 1);
+    return (value) => +(value / Math.pow(1000, unit)).toPrecision(4) + " " +
+        units[unit];
+}
+
 function seconds(value) {
     if (value >= 7200) {
         return (value / 3600).toFixed(1) + " h";

@@ -28,14 +28,26 @@ function railSeries(chosen) {
     });
 }
 
-function curve(rates, x, y) {
-    let path = "";
-    rates.forEach((value, i) => {
+/* Returns the path of the area between two step curves. */
+function area(lower, upper, x, y) {
+    let path = "", back = "";
+    upper.forEach((value, i) => {
         const [from, to] = interval(i);
         path += (i === 0 ? "M" + x(from).toFixed(1) + " " : "V") +
             y(value).toFixed(1) + "H" + x(to).toFixed(1);
+        back = "H" + x(from).toFixed(1) + back;
+        back = "V" + y(lower[i]).toFixed(1) + back;
     });
-    return path;
+    return path + back + "Z";
+}
+
+/* Returns the sums of the first series, of the first two, and so on. */
+function stack(all) {
+    let below = Array(data.grid.points).fill(0);
+    return all.map((rates) => {
+        below = below.map((value, i) => value + (rates[i] || 0));
+        return below;
+    });
 }
 
 function hover(host, drawing, x, top, bottom, all) {
@@ -65,7 +77,9 @@ function hover(host, drawing, x, top, bottom, all) {
             ...all.map((rates, rail) => el("div", {},
                 el("span", {style: "color:" + color(rail)},
                     data.rails[rail].name),
-                el("span", {}, rate(rates[i] || 0)))));
+                el("span", {}, rate(rates[i] || 0)))),
+            el("div", {}, el("span", {}, "all"), el("span", {},
+                rate(sum(all.map((rates) => rates[i] || 0))))));
         tip.hidden = false;
         tip.style.left = place > box.width / 2 ? "auto" : place + 12 + "px";
         tip.style.right = place > box.width / 2 ?
@@ -79,33 +93,34 @@ function hover(host, drawing, x, top, bottom, all) {
 
 function drawBandwidth(host, chosen, width) {
     const grid = data.grid;
-    const height = 280, left = 76, right = width - 12, top = 10, bottom = 250;
+    const height = 272, left = 76, right = width - 12, top = 10, bottom = 250;
     const all = railSeries(chosen).map(ratesOf);
-    const high = Math.max(1, ...all.map((rates) => Math.max(0, ...rates)));
-    const steps = ticks(0, high * 1.05, 5);
+    const sums = stack(all);
+    const high = Math.max(1, ...sums[sums.length - 1]);
+    const scale = rateScale(high);
     const y = (value) => bottom - value / (high * 1.05) * (bottom - top);
     const drawing = svg("svg", {viewBox: "0 0 " + width + " " + height,
         role: "img", "aria-label": "bandwidth of each rail over time"});
-    for (const value of steps) {
+    for (const value of ticks(0, high * 1.05, 5)) {
         drawing.append(
             svg("line", {class: "grid", x1: left, x2: right, y1: y(value),
                 y2: y(value)}),
             svg("text", {x: left - 8, y: y(value) + 4, "text-anchor": "end"},
-                rate(value)));
+                scale(value)));
     }
     const x = timeAxis(drawing, grid.begin_s, grid.end_s, left, right, top,
         bottom);
+    sums.forEach((upper, index) => {
+        const lower = index === 0 ? upper.map(() => 0) : sums[index - 1];
+        drawing.append(svg("path", {class: "curve", fill: color(index),
+            stroke: color(index), d: area(lower, upper, x, y)}));
+    });
     data.rails.forEach((rail, index) => {
         for (const [first, last] of rail.down) {
             const from = x(interval(first)[0]), to = x(interval(last)[1]);
-            drawing.append(svg("rect", {x: from, y: top,
-                width: Math.max(to - from, 1), height: bottom - top,
-                fill: color(index), "fill-opacity": .13}));
+            drawing.append(svg("rect", {x: from, y: bottom, fill: color(index),
+                width: Math.max(to - from, 2), height: 5}));
         }
-    });
-    all.forEach((rates, index) => {
-        drawing.append(svg("path", {class: "curve", stroke: color(index),
-            d: curve(rates, x, y)}));
     });
     host.replaceChildren(drawing);
     hover(host, drawing, x, top, bottom, all);
@@ -120,7 +135,7 @@ function showBandwidth() {
         return;
     }
     host.append(note(recording.live ?
-        "Bytes that the processes sent and fetched over each rail, in " +
+        "Bytes that the processes sent and fetched, rail upon rail, in " +
         "intervals of " + seconds(data.grid.width_s) + "." +
         (data.totals.bytes_before > 0 ? " The " +
             amount(data.totals.bytes_before) + " before the recording are " +
@@ -135,9 +150,10 @@ function showBandwidth() {
     host.append(el("div", {class: "legend"},
         ...data.rails.map((rail, i) => el("span", {},
             el("i", {style: "background:" + color(i)}), rail.name)),
-        anyDown ? el("span", {}, "shaded: the rail was down") : null));
+        anyDown ? el("span", {}, "bar below the chart: the rail was down") :
+            null, select));
     const figure = el("figure", {class: "chart"});
-    host.append(el("div", {class: "controls"}, select), figure);
+    host.append(figure);
     const again = responsive(figure, (width) => drawBandwidth(figure,
         select.value === "" ? null : +select.value, width));
     select.addEventListener("change", again);
@@ -182,10 +198,12 @@ function railName(index) {
     return index === null ? "\u2013" : data.rails[index].name;
 }
 
+/* A suspect path may be up again soon, and peers leave at the end of a job. */
 function tone(event) {
     return event.recovery ? "good" :
-        event.kind === "port" || event.kind === "lane" ||
-        /retired|down|suspect|gone/.test(event.text) ? "bad" : "warn";
+        event.kind === "lane" || /error|fatal/.test(event.text) ||
+        /(->|\u2192) (retired|down)|(gone|left): (?!it has shut)/
+            .test(event.text) ? "bad" : "warn";
 }
 
 function ranksText(ranks) {

@@ -216,7 +216,7 @@ static unsigned rails_down(const report_model_t *model, char *names,
     }
     names[0] = '\0';
     for (unsigned i = 0; i < rails.count; ++i) {
-        if (mask >> i & 1) {
+        if (((mask >> i) & 1) != 0) {
             size_t used = strlen(names);
 
             snprintf(names + used, size - used, "%s%s",

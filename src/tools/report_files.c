@@ -8,6 +8,7 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -82,8 +82,9 @@ function showPlans() {
             (value * 1e3).toFixed(1) + " ms";
         host.append(el("h3", {}, plan.communicator + ", " +
             count(plan.ranks, "rank", "ranks")));
-        host.append(note("The last of " + count(plan.forecasts, "forecast",
-            "forecasts") + ", after " + seconds(plan.time_s) + ". " +
+        host.append(note((plan.forecasts === 1 ? "The only forecast" :
+            "The last of " + plan.forecasts.toLocaleString("en") +
+            " forecasts") + ", after " + seconds(plan.time_s) + ". " +
             (plan.planned ? "Without a plan, the busiest link needs " +
                 ms(plan.unplanned_time_s) + ", and with it " +
                 ms(plan.planned_time_s) + ". " + (plan.executed ?

@@ -24,13 +24,13 @@ refused()
 }
 
 # start JOB RANKS: exports the pages of a job until the pipe $tmp/JOB.in ends. Sets
-# pid.
+# pid. No other process may hold that pipe, which has the descriptor 7 or 8.
 start()
 {
     rm -f "$tmp/$1.in"
     mkfifo "$tmp/$1.in"
     "$build/exporter_pages" "$pages" "$1" "$2" 4 2 <"$tmp/$1.in" \
-        >"$tmp/$1.out" 2>&1 &
+        >"$tmp/$1.out" 2>&1 7>&- 8>&- &
     pid=$!
 }
 
@@ -134,7 +134,8 @@ fi
 
 # The report of a job until its end has all of its bytes: each update adds 1000 to
 # the first counter, and the bytes of two lanes to each rail.
-"$report" -o "$tmp/whole.html" --json job >"$tmp/whole.json" 2>&1 &
+timeout 60 "$report" -o "$tmp/whole.html" --json job >"$tmp/whole.json" \
+    2>&1 7>&- &
 reporter=$!
 sleep 1
 exec 7>&-

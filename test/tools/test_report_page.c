@@ -209,7 +209,8 @@ static void test_page(void **state)
     b = cJSON_Parse(json);
     assert_true(cJSON_Compare(a, b, 1));
     assert_in_range(strlen(page), 100000, 5000000);
-    assert_null(strstr(page, "\n@"));
+    assert_null(strstr(page, "@data@"));
+    assert_null(strstr(page, "@report"));
     assert_null(strstr(page, "src="));
     assert_null(strstr(page, "https:"));
     assert_null(strstr(page, "@import"));
