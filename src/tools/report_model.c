@@ -233,13 +233,16 @@ void report_record(report_model_t *model, report_process_t *process,
                    const mrail_ring_record_t *record, uint64_t offset_ns)
 {
     report_rail_t *rail = &process->rails[record->rail];
+    uint64_t before;
 
     if ((record->rail >= process->num_rails) ||
         (record->kind & MRAIL_RING_FAILED)) {
         return;
     }
     /* The last update of the page may be older than the record. */
-    rail->before -= MRAIL_MIN(rail->before, record->length);
+    before = MRAIL_MIN(rail->before, record->length);
+    rail->before -= before;
+    rail->bytes += record->length - before;
     report_series_add(&model->grid, rail->series, record->post_ns + offset_ns,
                       record->done_ns + offset_ns, record->length);
 }

@@ -8,16 +8,16 @@ set -eu
 require_env mpi_exchange
 need python3
 
-# start SECONDS [OPTION...]: starts a job of two ranks, which write their counters
-# to $tmp/stats.
+# start NP SECONDS [OPTION...]: starts a job, whose ranks write their counters to
+# $tmp/stats.
 start()
 {
-    seconds=$1
-    shift
+    ranks=$1 seconds=$2
+    shift 2
     rm -rf "$tmp/stats"
     mkdir "$tmp/stats"
     : >"$tmp/out"
-    UCX_MRAIL_STATS_FILE=$tmp/stats/%p launch 2 --session "$session-job" \
+    UCX_MRAIL_STATS_FILE=$tmp/stats/%p launch "$ranks" --session "$session-job" \
         --rate 100M "$@" -- timeout 120 "$build/mpi_exchange" \
         --seconds "$seconds" --bytes 3000000 >"$tmp/out" 2>"$tmp/err" &
     job=$!
@@ -42,12 +42,12 @@ checked()
     name=$1
     shift
     run_program "$name: " python3 "$top/test/mpi/report_check.py" \
-        "$tmp/$name.html" "$tmp/$name.json" "$@"
+        "$tmp/$name.html" "$tmp/$name.json" --ranks "$ranks" "$@"
 }
 
 # ---- a job with a port that fails ----
 
-start 8
+start 2 8
 "$mrail" report -o "$tmp/whole.html" --json \
     >"$tmp/whole.json" 2>"$tmp/report.err" &
 reporter=$!
@@ -66,7 +66,7 @@ checked whole --stats "$tmp/stats" --fault soft1:1
 
 # ---- a killed job ----
 
-start 60
+start 2 60
 sleep 1
 pids=$(cd "$UCX_MRAIL_TELEMETRY_DIR" && echo mrail-telemetry.*.calls |
     tr ' ' '\n' | sed 's/mrail-telemetry\.[0-9]*\.\([0-9]*\)\..*/\1/')
@@ -80,9 +80,9 @@ checked killed --killed
 
 # ---- planned exchanges ----
 
-# The ranks have a rail each, so the exchanges are planned. The loads must be those
-# that coll/mrail prints.
-start 8 --bind-rails --mca coll_mrail_verbose 3
+# The ranks have a rail each, so exchanges between nodes are planned. The loads
+# must be those that coll/mrail prints.
+start 4 6 --bind-rails --mca coll_mrail_verbose 3
 "$mrail" report -o "$tmp/planned.html" --json >"$tmp/planned.json" \
     2>"$tmp/report.err" || not_ok 'planned exchanges' "$(cat "$tmp/report.err")"
 ended 'planned exchanges'

@@ -250,6 +250,7 @@ static void test_records(void **state)
     record.rail = 1; /* the page is older than the record */
     report_record(&f->model, process, &record, JOB_START);
     assert_int_equal(process->rails[1].before, 0);
+    assert_int_equal(process->rails[1].bytes, 1200);
 }
 
 /* ---- events ---- */
