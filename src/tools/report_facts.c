@@ -241,9 +241,10 @@ static void summarise_faults(FILE *stream, const report_model_t *model,
         fprintf(stream, " Port%s %s reported an error.", (down == 1) ? "" : "s",
                 names);
     }
-    fputc(' ', stream);
-    count_of(stream, facts->failovers, "lane", "lanes");
-    fputs(" failed, and other lanes carried the data.", stream);
+    if (facts->failovers > 0) {
+        fputc(' ', stream);
+        count_of(stream, facts->failovers, "lane failed.", "lanes failed.");
+    }
 }
 
 static void summarise_ranks(FILE *stream, const report_model_t *model,

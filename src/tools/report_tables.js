@@ -14,7 +14,7 @@ function showLoad() {
     const host = section("load");
     const rows = data.processes.map((process) => data.rails.map((rail, i) => {
         const own = process.rails.find((r) => r.rail === i);
-        return own ? own.bytes : 0;
+        return own ? own.bytes : null;
     }));
     const highest = Math.max(0, ...rows.map((row) => Math.max(0, ...row)));
     const totals = data.rails.map((rail) => rail.bytes);
@@ -26,7 +26,8 @@ function showLoad() {
         (totals[worst] / mean).toFixed(2) + " times the mean." : "")));
     const body = data.processes.map((process, i) => el("tr", {},
         el("th", {scope: "row"}, processName(process)),
-        ...rows[i].map((bytes) => heat(bytes, highest)),
+        ...rows[i].map((bytes) => bytes === null ? el("td", {}, "") :
+            heat(bytes, highest)),
         el("td", {}, amount(sum(rows[i])))));
     body.push(el("tr", {class: "sum"}, el("th", {scope: "row"}, "all"),
         ...totals.map((bytes) => el("td", {"data-value": bytes},

@@ -55,6 +55,14 @@ picture()
 
 page long 32 4 600
 page small 2 1 3
+
+# Messages on the console are really seen.
+sed 's/^showHead();$/throw new Error("planted");/' "$tmp/small.html" \
+    >"$tmp/planted.html"
+browser --enable-logging=stderr --dump-dom "file://$tmp/planted.html" \
+    >"$tmp/out" 2>"$tmp/planted.err"
+expect 'a planted error is found' "$tmp/planted.err" 'CONSOLE.*planted'
+
 pictures=${MRAIL_TEST_PICTURES:-$tmp}
 picture long light 1280,3600
 picture long dark 1280,3600 --blink-settings=preferredColorScheme=0

@@ -134,11 +134,11 @@ static void test_summary(void **state)
     text = text_of(&model, 0);
     assert_non_null(strstr(text, "\"summary\": \"4 processes carried "));
     assert_non_null(strstr(text, " over 2 rails, at "));
-    assert_non_null(strstr(text, "during the recorded 300.0 s. Port mlx5_1:1 "
-                                 "reported an error. 4 lanes failed, and other "
-                                 "lanes carried the data. Rank 2 delays the "
-                                 "others: it spent 75.0 s more outside "
-                                 "collectives than the median rank.\""));
+    assert_non_null(strstr(text,
+                           "during the recorded 300.0 s. Port mlx5_1:1 "
+                           "reported an error. 4 lanes failed. Rank 2 "
+                           "delays the others: it spent 75.0 s more "
+                           "outside collectives than the median rank.\""));
     free(text);
     report_cleanup(&model);
 }
