@@ -26,8 +26,8 @@ mrail_calls_t *mca_coll_mrailcalls_file;
 static mrail_calls_file_t file;
 static int has_waits;
 
-/* Creates the file. If that fails, the job continues without it; the transport
- * has then warned about the telemetry page. */
+/* Creates the file. If this fails, the job continues without it, and the
+ * transport has already warned about the telemetry page. */
 static int init_query(bool progress_threads, bool mpi_threads)
 {
     mrail_launch_t launch = mrail_launch_read(getenv);
