@@ -15,13 +15,11 @@
 
 /* Suffixes of file names. */
 static const char *const suffixes[] = {
-    [MRAIL_TELE_PAGE] = "", [MRAIL_TELE_CALLS] = ".calls"};
-
-#define FILE_PREFIX "mrail-telemetry."
+    [MRAIL_TELE_PAGE] = "", [MRAIL_TELE_CALLS] = MRAIL_TELE_CALLS_SUFFIX};
 
 static int file_prefix(char *to, size_t size)
 {
-    return snprintf(to, size, FILE_PREFIX "%u.", (unsigned)geteuid());
+    return snprintf(to, size, MRAIL_TELE_PREFIX "%u.", (unsigned)geteuid());
 }
 
 static mrail_tele_kind_t file_kind(const char *name)
@@ -131,8 +129,8 @@ int mrail_tele_file_others(const char *dir)
         return -errno;
     }
     while ((entry = readdir(stream)) != NULL) {
-        count += (strncmp(entry->d_name, FILE_PREFIX,
-                          sizeof(FILE_PREFIX) - 1) == 0) &&
+        count += (strncmp(entry->d_name, MRAIL_TELE_PREFIX,
+                          sizeof(MRAIL_TELE_PREFIX) - 1) == 0) &&
                  !file_filter(entry) &&
                  (file_kind(entry->d_name) == MRAIL_TELE_PAGE);
     }
