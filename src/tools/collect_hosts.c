@@ -59,7 +59,7 @@ mrail_tool_args_t collect_words(const collect_hosts_t *config, const char *host)
     mrail_tool_args_t args = {0};
 
     if (config->srun) {
-        add_words(&args, "srun --nodes=1 --ntasks=1 --overlap");
+        add_words(&args, "srun --nodes=1 --ntasks=1 --overlap --mpi=none");
         mrail_tool_args_addf(&args, "--nodelist=%s", host);
         for (unsigned i = 0; i < config->remote.count; ++i) {
             mrail_tool_args_add(&args, config->remote.items[i]);

@@ -352,8 +352,11 @@ const char *diagnose_job(diagnose_reading_t *reading, unsigned index,
     unsigned count = 0;
 
     free(reading->ranks);
-    reading->ranks =
-        allocate(reading, reading->num_processes * sizeof(*reading->ranks));
+    for (unsigned i = 0; i < reading->num_processes; ++i) {
+        count += strcmp(job_of(&reading->processes[i]), job) == 0;
+    }
+    reading->ranks = allocate(reading, count * sizeof(*reading->ranks));
+    count = 0;
     for (unsigned i = 0; i < reading->num_processes; ++i) {
         if (strcmp(job_of(&reading->processes[i]), job) == 0) {
             fill_rank(reading, &reading->processes[i], &reading->ranks[count]);

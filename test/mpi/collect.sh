@@ -12,9 +12,8 @@ grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h" ||
     skip_all 'configure found no libarchive (libarchive-dev)'
 shim=$build/.libs/libtest-clock.so
 [ -e "$shim" ] || bail_out "no $shim"
-if grep -q -e -fsanitize "$build/Makefile"; then
+[ -z "$(sed -n 's|^MRAIL_SAN = *||p' "$build/Makefile")" ] ||
     skip_all 'a sanitizer must be the first library'
-fi
 pages=$UCX_MRAIL_TELEMETRY_DIR
 mkdir "$pages/near" "$pages/ahead"
 
@@ -46,7 +45,7 @@ gather()
     expect_run "$1: both hosts, four processes" 0 '2 of 2 hosts, 4 processes' \
         timeout 100 "$mrail" collect -o "$tmp/$1.tar.gz" --ssh "$tmp/ssh" \
         near ahead
-    expect "$1: the clock is an hour ahead" "$tmp/out" '^ahead .* 3600[.]0'
+    expect "$1: the clock is an hour ahead" "$tmp/out" '^ahead .* (3600[.]0|3599[.]9)'
 }
 
 # view NAME VIEWER OPTION...: output is in $tmp/view, messages in $tmp/err.

@@ -22,7 +22,7 @@ fi
 need python3
 shim=$build/.libs/libtest-clock.so
 need_built .libs/libtest-clock.so
-sanitized=$(grep -m 1 -o -e -fsanitize "$build/Makefile")
+sanitized=$(sed -n 's|^MRAIL_SAN = *||p' "$build/Makefile")
 TMPDIR=$tmp/unpacked
 export TMPDIR
 mkdir "$TMPDIR"
@@ -92,7 +92,7 @@ start()
     ) &
     # The process ends with its standard input.
     sleep 1000 >"$tmp/stdin.$started" &
-    await 20 grep -q ready "$tmp/ready.$started" ||
+    await 20 grep -qs ready "$tmp/ready.$started" ||
         bail_out "the job on $1 does not start"
 }
 
@@ -138,7 +138,7 @@ expect_run 'a host with a path' 2 "'../n1' is no name of a host" "$collect" ../n
 expect_run 'a host that is named twice' 2 'host n1 is named twice' \
     "$collect" n1 n2 n1
 expect_run 'no command for ssh' 2 'expected a command' "$collect" --ssh ' ' n1
-expect_run 'a job with a name that is too long' 2 'expected 1 to 47 characters' \
+expect_run 'a job with a name that is too long' 2 'expected 1 to 47 printable characters' \
     "$collect" --job 123456789012345678901234567890123456789012345678
 expect_run 'an archive of more than 4 GiB' 2 'expected at most 4294967296 bytes' \
     "$collect" --max-size 5g
@@ -452,7 +452,7 @@ unpacked()
 
 # The viewer waits for the reader of its long output.
 mkfifo "$tmp/slow"
-for signal in INT TERM KILL; do
+for signal in HUP TERM KILL; do
     # shellcheck disable=SC2217 # it only keeps the pipe open
     sleep 100 <"$tmp/slow" &
     holder=$!
