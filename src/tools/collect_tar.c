@@ -22,6 +22,31 @@ int collect_tar_is_built(void)
 
 /* ---- write ---- */
 
+/* The file. libarchive does not hear of errors, because its release 3.6 leaks
+ * memory after one. */
+typedef struct output {
+    int fd;
+    int ret; /* 0, or -errno of the first failure */
+} output_t;
+
+static la_ssize_t output_write(struct archive *archive, void *arg,
+                               const void *data, size_t size)
+{
+    output_t *output = arg;
+    size_t done = 0;
+
+    while ((output->ret == 0) && (done < size)) {
+        ssize_t ret = write(output->fd, (const char *)data + done, size - done);
+
+        if (ret >= 0) {
+            done += (size_t)ret;
+        } else if (errno != EINTR) {
+            output->ret = -errno;
+        }
+    }
+    return (la_ssize_t)size;
+}
+
 /* The errors of libarchive are errno values, or -1. */
 static int error_of(struct archive *archive)
 {
@@ -90,7 +115,7 @@ static int write_files(struct archive *archive, const collect_host_t *host,
     return ret;
 }
 
-static struct archive *open_write(int fd, int gzip)
+static struct archive *open_write(output_t *output, int gzip)
 {
     struct archive *archive = archive_write_new();
 
@@ -99,7 +124,9 @@ static struct archive *open_write(int fd, int gzip)
     }
     if ((gzip && (archive_write_add_filter_gzip(archive) != ARCHIVE_OK)) ||
         (archive_write_set_format_ustar(archive) != ARCHIVE_OK) ||
-        (archive_write_open_fd(archive, fd) != ARCHIVE_OK)) {
+        (archive_write_set_bytes_in_last_block(archive, 1) != ARCHIVE_OK) ||
+        (archive_write_open(archive, output, NULL, output_write, NULL) !=
+         ARCHIVE_OK)) {
         archive_write_free(archive);
         return NULL;
     }
@@ -110,7 +137,8 @@ int collect_tar_write(int fd, int gzip, const collect_manifest_t *manifest,
                       char error[COLLECT_ERROR])
 {
     time_t mtime = (time_t)(manifest->time_ns / 1000000000u);
-    struct archive *archive = open_write(fd, gzip);
+    output_t output = {.fd = fd};
+    struct archive *archive = open_write(&output, gzip);
     int ret;
 
     if (archive == NULL) {
@@ -118,13 +146,15 @@ int collect_tar_write(int fd, int gzip, const collect_manifest_t *manifest,
         return -ENOMEM;
     }
     ret = write_manifest(archive, manifest, mtime);
-    for (unsigned i = 0; (ret == 0) && (i < manifest->num_hosts); ++i) {
+    for (unsigned i = 0;
+         (ret == 0) && (output.ret == 0) && (i < manifest->num_hosts); ++i) {
         ret = write_files(archive, &manifest->hosts[i], mtime);
     }
-    if ((ret == 0) && (archive_write_close(archive) != ARCHIVE_OK)) {
+    if ((archive_write_close(archive) != ARCHIVE_OK) && (ret == 0)) {
         ret = error_of(archive);
     }
     archive_write_free(archive);
+    ret = (output.ret != 0) ? output.ret : ret;
     if (ret != 0) {
         snprintf(error, COLLECT_ERROR, "%s", strerror(-ret));
     }

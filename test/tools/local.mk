@@ -46,8 +46,11 @@ test_diagnose_SOURCES = test/tools/test_diagnose.c
 test_diagnose_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
     libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
-check_PROGRAMS += test_collect
-TESTS += test_collect
+check_PROGRAMS += test_collect test_collect_local
+TESTS += test_collect test_collect_local
+test_collect_local_SOURCES = test/tools/test_collect_local.c
+test_collect_local_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_collect_local_LDADD = $(COLLECT_LIBS) $(TEST_LIBS)
 test_collect_SOURCES = test/tools/test_collect.c
 test_collect_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_collect_LDADD = $(COLLECT_LIBS) $(TEST_LIBS)
