@@ -248,8 +248,8 @@ need_built()
     done
 }
 
-# await SECONDS COMMAND...: waits until the command succeeds. Fails if it does
-# not do so in time.
+# await SECONDS COMMAND...: waits until the command succeeds. Fails if the time
+# limit is exceeded.
 await()
 {
     tap_tries=$(($1 * 20))

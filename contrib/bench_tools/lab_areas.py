@@ -2,10 +2,13 @@
 packets.
 
 The hosts share the processors of this machine. The links are made so slow that
-the uplinks, not the processors, limit each exchange.
+the uplinks, not the processors, limit each exchange: a calibration chooses their
+rate.
 """
 import json
 import math
+import re
+import time
 
 from . import stats
 from .figure import Figure, Sample
@@ -15,8 +18,16 @@ from .runner import MRAIL, TOP, Block, Job
 LIMIT_S = 240
 FABRIC = 'lab-8'
 UPLINKS = 8
-UPLINK_BYTES_PER_S = 10e6
+UPLINK_BYTES_PER_S = 10e6  # of the fabric; the calibration may divide it
 SIZE = 16 << 20
+# The links are divided by the smallest of these numbers with which an exchange
+# without the limits of the links takes at most CPU_SHARE of the lower bound. If
+# it takes longer, the processors disturb the exchange. The intervals are
+# multiplied by the number, so that they have as many bytes.
+DIVISORS = (1, 2, 4)
+CPU_SHARE = 0.3
+CALIBRATION = (4, 20)  # iterations; the difference leaves out the start
+UNLIMITED = 10         # factor for the rates of the calibration
 SLACK_S = 1       # seconds left over for the first 20 MB, and at the end of a job
 IDLE_PERCENT = 5  # of an uplink's rate; less means no exchange ran
 WARM_S = 1        # seconds from the start of an exchange to its steady state
@@ -84,9 +95,25 @@ wait "$first" || status=1
 exit "${status:-0}"'''
 
 
+def scaled(fabric, factor):
+    """Returns the text of a fabric with all rates in MB/s multiplied."""
+    return re.sub(r'\b([0-9.]+)MB\b',
+                  lambda rate: f'{float(rate[1]) * factor:g}MB', fabric)
+
+
+def divisor_for(exchange_s, bound):
+    """Returns the divisor of the rates for an exchange that takes this time
+    without the limits of the links, and this lower bound with the rates of the
+    fabric."""
+    for divisor in DIVISORS:
+        if exchange_s <= CPU_SHARE * bound * divisor:
+            return divisor
+    return DIVISORS[-1]
+
+
 def bound_s(nodes, pattern, size=SIZE):
     """Returns the time in seconds that the uplinks of a leaf need for an
-    exchange.
+    exchange at the rates of the fabric.
 
     Half of the ranks are attached to each leaf. alltoallv: each rank sends
     `size` bytes in total to the other nodes - 1 ranks, nodes / 2 of which are
@@ -113,6 +140,31 @@ class Lab:
 
     def __init__(self, bench):
         self.bench = bench
+        self.divisor = 1
+
+    def calibrate(self, at):
+        """Measures how long an exchange takes if the links do not limit it,
+        with the check of its data. Chooses the rates of the links."""
+        walls = []
+        for iterations in CALIBRATION:
+            begun = time.monotonic()
+            self.run(at, 'rules', {'UCX_MRAIL_LANES_PER_RAIL': '8'},
+                     self.command(8, 'alltoallv', iterations) +
+                     ' --warmup 2 >"$dir/job1" 2>"$dir/job1.err"',
+                     factor=UNLIMITED)
+            walls.append(time.monotonic() - begun)
+        exchange_s = ((walls[1] - walls[0]) /
+                      (CALIBRATION[1] - CALIBRATION[0]))
+        bound = bound_s(8, 'alltoallv')
+        self.divisor = divisor_for(exchange_s, bound)
+        self.bench.add('lab.rate',
+                       Sample(UPLINK_BYTES_PER_S / self.divisor / 1e6), at)
+        self.bench.add('lab.cpu', Sample(
+            100 * exchange_s / bound / self.divisor), at)
+
+    def bound_s(self, nodes, pattern):
+        """Returns the lower bound in seconds with the rates in use."""
+        return bound_s(nodes, pattern) * self.divisor
 
     def command(self, np, pattern, iterations, options=(), hosts=None):
         words = [str(MRAIL), 'bench', 'alltoallv', '--soft', 'lab', '-np',
@@ -122,10 +174,16 @@ class Lab:
             words += ['--host', hosts]
         return ' '.join(words)
 
-    def run(self, at, routing, variables, script, *arguments, fabric=FABRIC):
-        """Runs a script in a lab. Each round has another seed of ECMP."""
+    def run(self, at, routing, variables, script, *arguments, fabric=FABRIC,
+            factor=None):
+        """Runs a script in a lab, whose rates are those of the fabric times
+        `factor` (those of the calibration). Each round has another seed of
+        ECMP."""
         env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), **variables}
-        path = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
+        source = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
+        path = self.bench.dir / source.name
+        path.write_text(scaled(source.read_text(encoding='ascii'),
+                               factor or 1 / self.divisor), encoding='ascii')
         self.bench.run([MRAIL, 'lab', path, '--quiet', '--routing', routing,
                         '--seed', at + 1, '--', 'sh', '-c', script, 'sh',
                         *arguments], LIMIT_S, env)
@@ -170,13 +228,14 @@ class Lab:
                  hosts=None):
         """Returns a job for an exchange over one of ROUTES."""
         routing, variables, options, _ = ROUTES[route]
-        name, bound = f'lab.{case}.{route}', bound_s(np, pattern)
+        name = f'lab.{case}.{route}'
 
         def measure(at):
-            iterations = self.iterations(case, route, seconds, bound)
+            bound, interval = self.bound_s(np, pattern), seconds * self.divisor
+            iterations = self.iterations(case, route, interval, bound)
             text = self.during(
                 at, routing, {'UCX_MRAIL_LANES_PER_RAIL': str(lanes), **variables},
-                seconds, self.command(np, pattern, iterations, options, hosts))
+                interval, self.command(np, pattern, iterations, options, hosts))
             self.add_loads(name, loads_of(text), at)
             self.add_time(name, bound, at)
         return Job(name, measure)
@@ -185,12 +244,13 @@ class Lab:
         """Returns a job for an exchange of four ranks across the leaves that
         runs alongside an exchange of two ranks on one leaf."""
         routing, variables, options, _ = ROUTES[route]
-        name, bound = f'lab.two.{route}', bound_s(4, 'alltoallv')
+        name = f'lab.two.{route}'
 
         def measure(at):
-            across = self.iterations('two', route, seconds, bound)
+            bound, interval = self.bound_s(4, 'alltoallv'), seconds * self.divisor
+            across = self.iterations('two', route, interval, bound)
             text = self.during(
-                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', **variables}, seconds,
+                at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', **variables}, interval,
                 self.command(4, 'alltoallv', across, options, ACROSS),
                 self.command(2, 'alltoallv', ENDLESS, options, INSIDE))
             self.add_loads(name, loads_of(text), at)
@@ -200,14 +260,16 @@ class Lab:
     def failure(self, case, routing, seconds):
         """Returns a job for the loads of the other seven uplinks in a ring
         exchange while uplink 0 of l1 fails."""
-        name, bound = f'lab.{case}', bound_s(8, 'ring')
+        name = f'lab.{case}'
 
         def measure(at):
+            bound, interval = self.bound_s(8, 'ring'), seconds * self.divisor
             # All lanes connect before the failure, which takes a second.
-            iterations = self.iterations('ring', 'rules', seconds + 4, bound)
+            iterations = self.iterations('ring', 'rules', interval + 4, bound)
             text = self.during(
                 at, routing, {'UCX_MRAIL_LANES_PER_RAIL': '8', 'event': 'l1:0 down',
-                              'warm': '3'}, seconds, self.command(8, 'ring', iterations))
+                              'warm': '3'}, interval,
+                self.command(8, 'ring', iterations))
             self.add_loads(name, loads_of(text, 'l1-', {'l1-s1.0'}), at)
             self.add_time(name, bound * 8 / 7, at)
         return Job(name, measure)
@@ -236,8 +298,12 @@ def load_figures(title, case, route, targets=True, paper=None):
 def testbed(lab):
     """Measures the loads of uplinks with and without rules, as in [CTCCL] 4.2
     and 4.3."""
-    jobs = [Job('simulation', Simulation(lab.bench, FABRIC, SIZE).exchanges, 1)]
-    figures = []
+    jobs = [Job('calibration', lab.calibrate, 1),
+            Job('simulation', Simulation(lab.bench, FABRIC, SIZE).exchanges, 1)]
+    figures = [
+        Figure('rate of an uplink, by calibration', 'MB/s', 'more', 'lab.rate'),
+        Figure('... an alltoallv without the limits of the links, over the lower '
+               'bound', '%', 'less', 'lab.cpu')]
     for pattern in PATTERNS:
         for route in ROUTES:
             jobs.append(lab.exchange(pattern, route, LONG_S, pattern=pattern))
@@ -320,7 +386,7 @@ def moves(lab):
         variables = {'UCX_MRAIL_LANES_PER_RAIL': '8',
                      'UCX_MRAIL_STATS_FILE': f'{bench.dir}/moves.%p'}
         lab.run(at, 'ecmp', variables, SERIES, lab.command(2, 'ring', count),
-                SERIES_S, fabric='lab-4')
+                SERIES_S, fabric='lab-4', factor=1)
         ratios = []
         for line in bench.text('series').splitlines():
             loads = loads_of(line)

@@ -15,7 +15,7 @@ typedef struct mrail_launch {
     long rank, size; /* -1: no launcher has set it */
     long local_rank; /* rank within this node; -1: no launcher has set it */
     const char *job; /* unique among the jobs on a machine; NULL: unknown */
-    int is_mpi;      /* started as an MPI rank; 0 in a plain batch script */
+    int is_mpi;      /* 1: started as an MPI rank; 0: plain batch script */
 } mrail_launch_t;
 
 typedef char *(*mrail_launch_getenv_func_t)(const char *name);

@@ -22,7 +22,7 @@
 typedef struct mrail_text_line {
     char *words[MRAIL_TEXT_MAX_WORDS + 1]; /* ends with NULL */
     unsigned num;                          /* 0: no more lines */
-    unsigned number;                       /* from 1 */
+    unsigned number;                       /* number of the line, from 1 */
     char why[256];
 } mrail_text_line_t;
 

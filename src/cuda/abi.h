@@ -1,8 +1,8 @@
 /*
- * The types of the CUDA driver API that mrail uses and that software GPUs
- * serve, so that neither the build nor the tests need cuda.h. Programs that
- * include cuda.h see the same binary interface: names, numbers and layouts are
- * those of CUDA 12 and 13. Enumerations are plain integers here.
+ * The types of the CUDA driver API that mrail uses and software GPUs implement.
+ * Neither the build nor the tests need cuda.h. Programs that include cuda.h see
+ * the same binary interface: names, numbers and layouts are those of CUDA 12
+ * and 13. Enumerations are plain integers here.
  *
  * Source: [CUDA] driver API.
  */
@@ -62,8 +62,8 @@ typedef void (*CUhostFn)(void *user_data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status,
                                  void *user_data);
 
-/* Handles of the two default streams, which have no object. NULL also means the
- * legacy stream. */
+/* Handles of the two default streams, which are not objects. NULL also means
+ * the legacy stream. */
 #define CU_STREAM_LEGACY ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 

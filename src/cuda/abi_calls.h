@@ -1,8 +1,9 @@
 /*
- * Prototypes of the driver functions that mrail calls or that software GPUs
- * serve, under their symbol names. The types come from abi.h or from cuda.h.
+ * Prototypes of the driver functions that mrail calls or software GPUs
+ * implement, under their symbol names. The types come from abi.h or from
+ * cuda.h.
  *
- * A suffix _v2 marks the second version of an interface. Macros in cuda.h and
+ * The suffix _v2 marks the second version of a function. Macros in cuda.h and
  * abi.h map the plain name to the second version.
  */
 #ifndef MRAIL_CUDA_ABI_CALLS_H

@@ -1,6 +1,6 @@
 /*
- * The part of NVML that mrail calls or that software GPUs serve: names, numbers
- * and layouts, so that no nvml.h is needed.
+ * The part of NVML that mrail calls or software GPUs implement: names, numbers
+ * and layouts. Neither needs nvml.h.
  *
  * Source: [NVML].
  */
@@ -23,7 +23,7 @@ enum {
 };
 
 enum { NVML_VALUE_TYPE_UNSIGNED_INT = 1 };
-/* Fields. NVLINK_GET_SPEED is in MB/s, and `scopeId` is the link. */
+/* Fields. NVLINK_GET_SPEED is in MB/s. `scopeId` is the number of the link. */
 enum {
     NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON = 90,
     NVML_FI_DEV_NVLINK_LINK_COUNT = 91,

@@ -1,4 +1,4 @@
-/* The devices that the driver shows to this process. */
+/* The devices that the driver reports to this process. */
 #ifndef MRAIL_CUDA_DEVICE_H
 #define MRAIL_CUDA_DEVICE_H
 
@@ -7,16 +7,17 @@
 #define MRAIL_CUDA_MAX_DEVICES 32
 
 /* CUDA_VISIBLE_DEVICES may give one device different ordinals in different
- * processes. Its PCI address and its UUID are the same in all of them. */
+ * processes. The PCI address and the UUID of a device are the same in all of
+ * them. */
 typedef struct mrail_cuda_device {
     int ordinal;
     char name[64];
     char pci[16]; /* "0000:41:00.0", as in /sys/bus/pci/devices */
     CUuuid uuid;
     size_t memory;  /* bytes */
-    int has_rdma;   /* NICs may access its memory */
+    int has_rdma;   /* 1: NICs may access its memory */
     int has_dmabuf; /* 1: its memory can be exported as a dma-buf */
-    /* bit i: it can access the memory of device i, by a GPU link or by PCIe */
+    /* bit i: it can access the memory of device i, over a GPU link or PCIe */
     uint32_t peers;
 } mrail_cuda_device_t;
 
@@ -25,7 +26,7 @@ typedef struct mrail_cuda_device {
 unsigned mrail_cuda_devices(const mrail_cuda_t *cuda,
                             mrail_cuda_device_t *devices);
 
-/* How NICs can access device memory. */
+/* Ways in which NICs can access device memory. */
 typedef enum mrail_cuda_access {
     MRAIL_CUDA_ACCESS_NONE,
     MRAIL_CUDA_ACCESS_DMABUF, /* ibv_reg_dmabuf_mr(3) */
@@ -34,8 +35,8 @@ typedef enum mrail_cuda_access {
 } mrail_cuda_access_t;
 
 /* Returns the best way in which NICs can access the memory of a device.
- * nics_have_dmabuf: all NICs accept dma-bufs. If the result is not
- * MRAIL_CUDA_ACCESS_DMABUF, *reason_p says why; otherwise it is "". */
+ * nics_have_dmabuf is 1 if all NICs accept dma-bufs. *reason_p explains why the
+ * result is not MRAIL_CUDA_ACCESS_DMABUF, or is "". */
 mrail_cuda_access_t mrail_cuda_access(const mrail_cuda_device_t *device,
                                       int nics_have_dmabuf,
                                       const char **reason_p);

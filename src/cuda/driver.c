@@ -51,7 +51,7 @@ static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
     return 1; /* all libraries report the same number */
 }
 
-/* Returns how many libraries this process has ever loaded. */
+/* Returns the number of libraries that this process has ever loaded. */
 static unsigned long long count_loads(void)
 {
     unsigned long long loads = 0;
@@ -60,8 +60,8 @@ static unsigned long long count_loads(void)
     return loads;
 }
 
-/* A search walks the names of all libraries (about 12,000 instructions), so it
- * is repeated only after another library was loaded. */
+/* A search walks the names of all libraries (about 12,000 instructions). The
+ * function therefore searches again only after another library was loaded. */
 const mrail_cuda_t *mrail_cuda_search(void)
 {
     unsigned long long loads = count_loads();

@@ -1,6 +1,6 @@
 /*
- * The CUDA driver API, found at run time: nothing here is linked to libcuda,
- * and cuda.h is not needed. A caller reaches the functions through a table:
+ * The CUDA driver API, found at run time. mrail is not linked to libcuda and
+ * does not need cuda.h. A caller uses the functions through a table:
  *
  *     const mrail_cuda_t *cuda = mrail_cuda_find();
  *
@@ -79,14 +79,14 @@ typedef struct mrail_cuda {
 
 extern const mrail_cuda_t *mrail_cuda_found; /* atomic; see mrail_cuda_find() */
 
-/* Looks for the driver among the libraries that this process has loaded.
- * Returns NULL if it is not there. */
+/* Searches the libraries that this process has loaded for the driver. Returns
+ * NULL if it is not among them. */
 const mrail_cuda_t *mrail_cuda_search(void);
 
 /* Returns the functions of the driver, or NULL if this process has not loaded
  * it. The result stays valid. Without the driver, a call costs about 180
- * instructions, so make it for each registration or collective call, but not
- * for each message. Any thread may call it. */
+ * instructions. Call it for each registration or collective call, but not for
+ * each message. Any thread may call it. */
 static inline const mrail_cuda_t *mrail_cuda_find(void)
 {
     const mrail_cuda_t *cuda =
@@ -95,18 +95,18 @@ static inline const mrail_cuda_t *mrail_cuda_find(void)
     return (cuda != NULL) ? cuda : mrail_cuda_search();
 }
 
-/* Returns 1 if mrail_cuda_find() has found the driver. Takes only one load, so
- * any thread may call it for each message. */
+/* Returns 1 if mrail_cuda_find() has found the driver. The function consists of
+ * one load, so callers may use it for each message. Any thread may call it. */
 static inline int mrail_cuda_is_used(void)
 {
     return __atomic_load_n(&mrail_cuda_found, __ATOMIC_RELAXED) != NULL;
 }
 
 /*
- * Loads and initialises the driver, for programs that themselves use devices.
+ * Loads and initialises the driver, for programs that use devices themselves.
  * Returns 0 if there is at least one device. Otherwise, returns -ENOENT (no
- * driver), -ENODEV (no device) or -EIO, and writes the reason. Any thread may
- * call it.
+ * driver), -ENODEV (no device) or -EIO, and writes the reason to `reason`. Any
+ * thread may call it.
  */
 int mrail_cuda_open(const mrail_cuda_t **cuda_p, char *reason, size_t size);
 

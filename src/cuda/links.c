@@ -45,7 +45,7 @@ static int nvml_has_all(const nvml_t *nvml)
 #undef NVML_HAS
 }
 
-/* Returns 0 if the library is absent, too old, or without a driver. */
+/* Returns 0 if the library is absent or too old, or finds no driver. */
 static int nvml_open(nvml_t *nvml)
 {
     nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -69,7 +69,7 @@ static void nvml_close(const nvml_t *nvml)
     dlclose(nvml->library);
 }
 
-/* Returns 0 if the field is not known. */
+/* Returns 0 if the field is unknown. */
 static unsigned nvml_field(const nvml_t *nvml, nvmlDevice_t device,
                            unsigned field, unsigned link)
 {
@@ -83,7 +83,7 @@ static unsigned nvml_field(const nvml_t *nvml, nvmlDevice_t device,
                : 0;
 }
 
-/* Drivers before release 525 know only the common rate of all links. */
+/* Drivers before release 525 report only the common rate of all links. */
 static uint64_t nvml_rate(const nvml_t *nvml, nvmlDevice_t device,
                           unsigned link)
 {
@@ -114,7 +114,7 @@ static void add_peer(mrail_cuda_links_t *links, uint64_t pci, uint64_t rate)
     links->num_peers = MRAIL_MAX(links->num_peers, i + 1);
 }
 
-/* The far end is a switch if it is not a GPU. */
+/* If the far end is not a GPU, it is a switch. */
 static void read_link(const nvml_t *nvml, nvmlDevice_t device, unsigned link,
                       mrail_cuda_links_t *links)
 {

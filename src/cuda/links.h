@@ -17,13 +17,13 @@ typedef struct mrail_cuda_peer {
 
 /* The processes of a node exchange this structure as plain bytes. */
 typedef struct mrail_cuda_links {
-    uint64_t pci; /* PCI address of the GPU as a number; 0: there is no GPU */
+    uint64_t pci;         /* PCI address of the GPU as a number; 0: no GPU */
     uint64_t switch_rate; /* sum over all links to switches; 0: none */
     uint64_t num_peers;
     mrail_cuda_peer_t peers[MRAIL_CUDA_MAX_PEERS];
 } mrail_cuda_links_t;
 
-/* Returns a PCI address like "0000:41:00.0" as a number, or 0 if the text is
+/* Returns a PCI address such as "0000:41:00.0" as a number, or 0 if the text is
  * not a PCI address. */
 uint64_t mrail_cuda_pci(const char *text);
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* Fills in *range_p. Addresses that the driver does not know are host
+/* Fills in *range_p. An address that the driver does not know is host
  * memory. */
 static void memory_look(const mrail_cuda_t *cuda, uint64_t address,
                         mrail_cuda_range_t *range_p)

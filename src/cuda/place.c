@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PCI_ROOT "/sys/devices/pci"
-/* The bus of the first software GPU of a node (docs/gpu.md). */
+/* Bus number of the first software GPU of a node (docs/gpu.md). */
 #define SOFT_FIRST_BUS 0x40u
 
 static int place_numa_node(const char *link)
@@ -96,10 +96,10 @@ void mrail_place_gpu(const char *pci, mrail_place_t *place_p)
     mrail_place_read(link, place_p);
 }
 
-/* ---- nearness ---- */
+/* ---- distance ---- */
 
-/* Returns the number of leading components that two paths share below
- * /sys/devices. The last component of each path is the device itself. */
+/* Returns the number of leading components below /sys/devices that two paths
+ * share. The last component of each path is the device itself. */
 static unsigned place_shared(const char *a, const char *b)
 {
     unsigned num = 0;

@@ -1,25 +1,26 @@
 /*
- * Where devices are in the machine: the PCI tree and the NUMA nodes.
+ * The location of devices in the machine: the PCI tree and the NUMA nodes.
  *
  * Software rails and software GPUs are in no PCI tree. `mrail soft` passes the
  * numbers of a node's rails and GPUs as "RAILS:GPUS" in MRAIL_SOFT_PLACES. This
- * module divides both evenly among imaginary PCIe switches; there are as many
- * switches as the smaller number.
+ * module divides both evenly among imaginary PCIe switches. The number of
+ * switches is the smaller of the two numbers.
  */
 #ifndef MRAIL_CUDA_PLACE_H
 #define MRAIL_CUDA_PLACE_H
 
 typedef struct mrail_place {
-    char path[256]; /* in the PCI tree, "/sys/devices/pci0000:3a/..."; empty:
-                     * unknown */
+    char path[256]; /* path in the PCI tree, "/sys/devices/pci0000:3a/...";
+                     * empty: unknown */
     int numa_node;  /* -1: unknown */
 } mrail_place_t;
 
-/* Reads the place of a device from its link in sysfs, such as
+/* Reads the location of a device from its link in sysfs, such as
  * "/sys/bus/pci/devices/0000:3b:00.0". */
 void mrail_place_read(const char *link, mrail_place_t *place_p);
 
-/* Finds a rail by the name of its RDMA device, and a GPU by its PCI address. */
+/* Read the locations of a rail, given the name of its RDMA device, and of a
+ * GPU, given its PCI address. */
 void mrail_place_rail(const char *device, mrail_place_t *place_p);
 void mrail_place_gpu(const char *pci, mrail_place_t *place_p);
 

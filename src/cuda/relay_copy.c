@@ -27,14 +27,14 @@ struct queue;
 typedef struct copy {
     CUevent event;
     struct queue *queue;
-    struct copy *next; /* in the queue or in the free list */
+    struct copy *next; /* next copy in the queue or in the free list */
 } copy_t;
 
 /* The copies in one stream, which complete in order. */
 typedef struct queue {
     CUstream stream;
     copy_t *first;
-    copy_t **last_p; /* where the next copy is linked */
+    copy_t **last_p; /* link to which the next copy is appended */
 } queue_t;
 
 typedef struct copy_memory {
@@ -88,7 +88,7 @@ static void leave(const copy_memory_t *memory)
 
 /* ---- areas ---- */
 
-/* The context is current. */
+/* Allocates this rank's area. The caller has made the context current. */
 static int area_alloc(copy_memory_t *memory, handle_t *handle)
 {
     const mrail_cuda_t *cuda = memory->cuda;
@@ -136,7 +136,8 @@ static int copy_alloc(mrail_relay_memory_t *super,
 
 /* ---- import ---- */
 
-/* The context is current. */
+/* Imports the areas of the other ranks. The caller has made the context
+ * current. */
 static int import_areas(copy_memory_t *memory, const void *const *handles)
 {
     for (uint32_t i = 0; i < memory->num_local; ++i) {
@@ -162,7 +163,7 @@ static int import_areas(copy_memory_t *memory, const void *const *handles)
     return 0;
 }
 
-/* The context is current. */
+/* Creates the streams. The caller has made the context current. */
 static int create_queues(copy_memory_t *memory)
 {
     int ret = 0;
@@ -184,7 +185,8 @@ static int create_queues(copy_memory_t *memory)
     return ret;
 }
 
-/* A slot has at most one copy in flight. The context is current. */
+/* Creates the copies. Each slot has at most one copy in flight. The caller has
+ * made the context current. */
 static int create_copies(copy_memory_t *memory, uint32_t slots)
 {
     size_t num = (size_t)memory->num_local * slots;
@@ -281,8 +283,8 @@ static void copy_release(mrail_relay_memory_t *super)
 {
     copy_memory_t *memory = (copy_memory_t *)super;
 
-    /* If the context was destroyed, the driver has already freed everything in
-     * it. */
+    /* If the context was destroyed, the driver has already freed all of its
+     * objects. */
     if (enter(memory) == 0) {
         release_queues(memory);
         release_areas(memory);
@@ -310,7 +312,7 @@ static int is_in_area(const copy_memory_t *memory, uint32_t rank,
     return (uintptr_t)address - first < memory->area_size;
 }
 
-/* Returns the queue of the link over which these bytes move, or NULL. */
+/* Returns the queue of the link over which the bytes move, or NULL. */
 static queue_t *queue_of(const copy_memory_t *memory, const void *to,
                          const void *from)
 {
@@ -371,8 +373,8 @@ static void dequeue(copy_memory_t *memory, queue_t *queue)
     memory->free = copy;
 }
 
-/* Only the oldest copy of a queue needs a query, which is a call into the
- * driver. cuEventQuery() needs no current context. */
+/* Only the oldest copy of a queue needs a query, which calls the driver.
+ * cuEventQuery() needs no current context. */
 static int copy_test(mrail_relay_memory_t *super, void *started)
 {
     copy_memory_t *memory = (copy_memory_t *)super;

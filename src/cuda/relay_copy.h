@@ -1,5 +1,5 @@
 /*
- * Device memory for the payloads of relays. Copy engines move the bytes, over
+ * Device memory for the payloads of relays. Copy engines move the bytes over
  * the links between devices, and no kernel is launched. Each rank allocates an
  * area on its device and exports it with an IPC handle. A rank copies only from
  * and to areas of its node. Each area and direction has its own stream, so that
@@ -17,7 +17,7 @@
 
 /*
  * Creates an empty memory object for the device with this ordinal. All ranks of
- * a node must use device memory, each on a device that the others can reach.
+ * a node must use device memory, each on a device that the others can access.
  * The functions of the object return 0, the -errno of files and shared memory,
  * or:
  *
@@ -35,7 +35,7 @@ int mrail_cuda_relay_create(const mrail_cuda_t *cuda, int ordinal,
                             mrail_relay_memory_t **memory_p);
 void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory); /* or NULL */
 
-/* Returns the area that alloc() has allocated, for NICs. */
+/* Returns the area that alloc() has allocated, for registration by NICs. */
 void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,
                            size_t *size_p);
 

@@ -70,7 +70,7 @@ int acl_takes_from(const acl_match_t *match, unsigned line)
 /* Returns 1 if the routing rule takes packets from the other one. */
 static int takes_by_order(const acl_match_t *match, const acl_match_t *other)
 {
-    unsigned long mark = 0; /* of packets that no rule marks */
+    unsigned long mark = 0; /* mark of packets that no rule marks */
 
     (void)sscanf(other->key, "mark:%lu", &mark);
     return other->order >= match->order &&

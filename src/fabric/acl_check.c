@@ -23,8 +23,8 @@ typedef struct checker {
     FILE *stream;
     mrail_acl_report_t report;
     mrail_acl_t acl;     /* the segments to compare with */
-    uint32_t *owner;     /* for each port from 0xC000: its match, or NO_RULE */
-    uint32_t *target_of; /* for each match: the number of its target */
+    uint32_t *owner;     /* by port, from 0xC000: its match, or NO_RULE */
+    uint32_t *target_of; /* by match: the number of its target */
 } checker_t;
 
 /* ---- Which rules count ---- */
@@ -167,8 +167,8 @@ static void assign_ports(checker_t *checker, uint32_t index)
             MRAIL_MIN(last, other->last), other->line);
 }
 
-/* Names the rule next to a hole, if there is one. `port` and `end`: the ports of
- * the hole, from 0 to MRAIL_PORTS_COUNT. */
+/* Names the rule next to a hole, if there is one. `port` and `end`: the ports
+ * of the hole, from 0 to MRAIL_PORTS_COUNT. */
 static void print_neighbour(const checker_t *checker, unsigned port,
                             unsigned end)
 {

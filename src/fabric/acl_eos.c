@@ -230,7 +230,7 @@ static int read_class(acl_reader_t *reader, const acl_line_t *line)
 {
     unsigned at = acl_find_word(line, "class") + 1;
     char key[ACL_KEY_MAX];
-    unsigned long order = reader->order + 10; /* as EOS numbers them */
+    unsigned long order = reader->order + 10; /* the number that EOS assigns */
 
     if (at >= line->num) {
         return acl_fail(reader, "class: its name is missing");

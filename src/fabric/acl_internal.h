@@ -196,7 +196,7 @@ unsigned acl_check_names(const acl_reader_t *reader, FILE *stream);
 int acl_takes_from(const acl_match_t *match, unsigned line);
 
 /* Takes a match that is not one of the rules. Returns 1 if it shadows rules
- * that come after it, or takes packets as its `place` says. */
+ * that come after it, or takes packets according to its `place`. */
 int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match);
 
 /* Reads the current line as an entry of the access list reader->name (IOS and

@@ -22,8 +22,9 @@ typedef struct acl_json_value {
 typedef int (*acl_json_func_t)(const acl_json_value_t *value, void *arg);
 
 /* Calls `func` for each string, number and word that is below at most
- * ACL_JSON_DEPTH names. The text ends with a NUL byte. Returns 0, -EINVAL with
- * the line and a message if it is not JSON, or what `func` returned. */
+ * ACL_JSON_DEPTH names. The text ends with a NUL byte. Returns 0; -EINVAL with
+ * the line and a message if the text is not JSON; or the error that `func`
+ * returned. */
 int acl_json_read(const char *text, acl_json_func_t func, void *arg,
                   unsigned *line_p, const char **why_p);
 

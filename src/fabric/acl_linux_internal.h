@@ -12,7 +12,7 @@
 /* State of the reader, in acl_reader_t.state. */
 typedef struct acl_linux_state {
     char table[ACL_KEY_MAX]; /* "FAMILY NAME" of nft; "": none */
-    int is_other_family;     /* no IPv4 packet passes the table */
+    int is_other_family;     /* 1: no IPv4 packet passes through the table */
 } acl_linux_state_t;
 
 /* ---- Words ---- */

@@ -1,10 +1,10 @@
 /*
- * Reads the rules of a Linux router: a script of `mrail acl`, or what nft(8)
- * and ip-rule(8) list. Rules of nft set marks, and routing rules send a mark or
- * a range of ports to a table. Sources: [nft], [ip-rule].
+ * Reads the rules of a Linux router: a script of `mrail acl`, or the output of
+ * nft(8) and ip-rule(8). Rules of nft set marks, and routing rules send a mark
+ * or a range of ports to a table. Sources: [nft], [ip-rule].
  *
- * This file tells the kinds of lines apart, and has the helpers that their
- * readers share.
+ * This file distinguishes the kinds of lines, and contains the helpers that
+ * their readers share.
  */
 #include "config.h"
 #include "fabric/acl_linux_internal.h"

@@ -80,8 +80,8 @@ static int add_taker(acl_reader_t *reader, const acl_line_t *line,
     return acl_add_match(reader, match);
 }
 
-/* Adds a rule for a mark. If it takes only some packets with the mark,
- * acl_linux_resolve_rules() decides what it is. */
+/* Adds a rule for a mark. If the rule takes only some packets with the mark,
+ * acl_linux_resolve_rules() determines its meaning. */
 static int add_marked(acl_reader_t *reader, const acl_line_t *line,
                       const char *mark, acl_match_t *match)
 {

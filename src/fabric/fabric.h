@@ -60,7 +60,7 @@ typedef struct mrail_fabric_link {
 
 typedef struct mrail_fabric {
     uint32_t num_nodes, num_links;
-    mrail_fabric_node_t *nodes; /* in file order */
+    mrail_fabric_node_t *nodes; /* nodes in the order of the file */
     mrail_fabric_link_t *links;
     uint32_t num_of[MRAIL_FABRIC_NUM_TIERS];
     uint32_t *of[MRAIL_FABRIC_NUM_TIERS]; /* nodes of each tier, by `place` */

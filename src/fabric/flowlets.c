@@ -83,9 +83,10 @@ uint32_t mrail_flowlets_count(double n, double slowdown)
 uint64_t mrail_flowlets_size(uint64_t bdp, uint32_t m, uint64_t min,
                              uint64_t max)
 {
-    uint64_t size = (bdp > UINT64_MAX / 4) ? UINT64_MAX / m : bdp * 4 / m;
+    uint64_t size;
 
     assert(m >= 1 && min <= max);
+    size = (bdp > UINT64_MAX / 4) ? UINT64_MAX / m : bdp * 4 / m;
     return MRAIL_MIN(MRAIL_MAX(size, min), max);
 }
 

@@ -219,7 +219,7 @@ static int add_all(list_t *list, uint32_t i, uint32_t hosts, double bytes,
     uint32_t others = hosts - 1 - (hot > 0 && i != 0);
     int ret = 0;
 
-    hot = (others == 0) ? 1 : hot; /* with two hosts, host 0 gets everything */
+    hot = (others == 0) ? 1 : hot; /* with two hosts, all bytes go to host 0 */
 
     for (uint32_t j = 0; j < hosts && ret == 0; ++j) {
         int is_hot = (hot > 0 && j == 0);

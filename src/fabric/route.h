@@ -91,7 +91,7 @@ int mrail_router_parallel_hops(const mrail_router_t *router, uint32_t node,
 
 typedef struct mrail_route {
     unsigned num;
-    uint32_t links[MRAIL_ROUTE_MAX_HOPS]; /* directed, in order */
+    uint32_t links[MRAIL_ROUTE_MAX_HOPS]; /* directed links, in order */
 } mrail_route_t;
 
 /*

@@ -152,7 +152,7 @@ static int try_good_paths(sim_t *sim, const sim_flow_t *flow,
                                  MRAIL_MAX(sim->params->retry_ns, 1));
         num = mrail_ethereal_paths_usable(paths, now_ns(sim), usable);
         if (num == paths->num) {
-            return -EHOSTUNREACH; /* none is good */
+            return -EHOSTUNREACH; /* no path is good */
         }
         path = usable[mrail_rng_below(&sim->rng, num)];
         ret = mrail_sim_add_flow(sim, flow->message, path_port(sim, nic, path));

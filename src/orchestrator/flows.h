@@ -97,7 +97,8 @@ typedef struct mrail_flows_links {
 typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
-    /* Branches of all slots. Not copied, and fixed once they are loaded. */
+    /* Branches of all slots. The caller keeps them, and does not change them
+     * once they are loaded. */
     const mrail_flows_branch_t *branch;
     uint32_t num_branches;
     uint32_t num_demands;

@@ -20,7 +20,7 @@ enum {
 
 /* A slot with branches. */
 typedef struct mrail_flows_fork {
-    uint32_t slot, first, count; /* its branches */
+    uint32_t slot, first, count; /* slot, and the range of its branches */
 } mrail_flows_fork_t;
 
 /* Index num_links stands for an absent link, which has no price, length or

@@ -90,10 +90,11 @@ int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node);
 
 /* Lets a rank reach a rail of its node by itself, so that it needs no relay for
  * the rail and may relay for others. `rail` may be MRAIL_PLAN_ALL_RAILS. `out`
- * and `in` limit what the rank itself sends and receives over the rail's port,
- * its relayed bytes included, for example because the NIC is on another socket.
- * MRAIL_PLAN_UNLIMITED means that only the port limits it. If both are 0, the
- * rank does not reach the rail. Returns -EINVAL if only one of them is 0. */
+ * and `in` limit the bytes that the rank itself sends and receives over the
+ * rail's port, including those that it relays. A limit exists, for example, if
+ * the NIC is on another socket. MRAIL_PLAN_UNLIMITED means that only the port
+ * limits it. If both are 0, the rank does not reach the rail. Returns -EINVAL
+ * if only one of them is 0. */
 int mrail_plan_topo_set_reach(mrail_plan_topo_t *topo, unsigned rank,
                               unsigned rail, double out, double in);
 
@@ -215,7 +216,7 @@ typedef struct mrail_plan_summary {
     /* seconds; congestion that may be used to save relays */
     double limit;
     double relayed;       /* bytes times relays */
-    double relayed_bound; /* no plan within the limit is better */
+    double relayed_bound; /* lower bound for all plans within the limit */
     double bytes;         /* total of all planned demands */
     /* Set by mrail_plan_compare(), otherwise 0. */
     double congestion_before, direct_bytes;

@@ -80,9 +80,9 @@ unsigned mrail_ports_auto_lanes(unsigned uplinks, unsigned spine_uplinks);
 /*
  * Returns the lane number that connection `connection` < lanes between two NICs
  * has at its local end. The remote end calls this with the indices exchanged.
- * Each end sends from the ports of its own NIC, formula (3), so the lanes of a
- * leaf fill its uplinks whatever their destinations. Wherever both NICs have a
- * lane on the same path, both ends of the connection use it, so that data and
+ * Each end sends from the ports of its own NIC, formula (3). The lanes of a
+ * leaf therefore fill its uplinks for any destinations. Wherever both NICs have
+ * a lane on the same path, both ends of the connection use it, so that data and
  * acknowledgements depend on one path instead of two.
  *
  * Until the first large transfer there is only connection 0. Its number depends

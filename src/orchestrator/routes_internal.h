@@ -38,7 +38,7 @@ typedef struct routes_node {
     uint8_t is_pairwise, is_switched;
     uint32_t *pairwise;  /* links, by the places of sender and receiver */
     uint32_t *by_place;  /* ranks, by place */
-    uint32_t last_class; /* its last class, or MRAIL_PLAN_NONE */
+    uint32_t last_class; /* last class of the rank, or MRAIL_PLAN_NONE */
 } routes_node_t;
 
 /* A class of ranks with the same rows. It stores the first rank, which holds

@@ -14,6 +14,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/proto/lane_state.h \
     src/rail/proto/port_move.c \
     src/rail/proto/port_move.h \
+    src/rail/proto/port_return.c \
+    src/rail/proto/port_return.h \
     src/rail/proto/pairing.c \
     src/rail/proto/pairing.h \
     src/rail/proto/rejected_ports.c \
@@ -30,6 +32,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/verbs/qp.c \
     src/rail/verbs/rail.c \
     src/rail/verbs/rail.h \
+    src/rail/verbs/rx_blocks.c \
     src/rail/verbs/ud_channel.c \
     src/rail/state/control_wake.c \
     src/rail/state/data_lock.c \
@@ -54,6 +57,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/conn/lane_up.c \
     src/rail/conn/move_decide.c \
     src/rail/conn/move_lane.c \
+    src/rail/conn/own_port.c \
     src/rail/conn/paths.c \
     src/rail/conn/peer.c \
     src/rail/conn/qp_budget.c \

@@ -54,7 +54,7 @@ typedef struct mrail_iov {
 
 typedef struct mrail_rail_attr {
     char device[64];  /* verbs device name */
-    unsigned port;    /* from 1 */
+    unsigned port;    /* number of the port, from 1 */
     int selected;     /* 1: a rail of this engine */
     char reason[128]; /* reason why the port is not selected; otherwise empty */
     uint8_t gid[16];  /* valid if selected */
@@ -326,13 +326,13 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
 /*
  * Bytes that each rail should carry according to a plan. Several operations to
  * one peer may share a quota, which they consume. A rail whose quota is used up
- * takes nothing more. A rail keeps its quota while its first lane to the peer
- * connects, and while its paths to the peer are suspect.
+ * carries no more bytes. A rail keeps its quota while its first lane to the
+ * peer connects, and while its paths to the peer are suspect.
  *
  * An operation ignores its quota after until_ns, the time by which its bytes
- * should have arrived. It also does so if the rails that lead to the peer have
- * less quota left than the operation has bytes, for example because a rail has
- * failed. The lanes then pull the remaining bytes as they have room.
+ * should have arrived. It also ignores the quota if the rails that lead to the
+ * peer have less quota left than the operation has bytes, for example because a
+ * rail has failed. The lanes then pull the remaining bytes as they have room.
  */
 typedef struct mrail_quota {
     uint64_t left[MRAIL_MAX_RAILS]; /* bytes, indexed by the rail of this

@@ -1,4 +1,5 @@
-/* Host memory as the memory of slots: payloads lie in the pool. */
+/* The shared-memory pool of every kind of memory, and host memory, whose
+ * payloads are in this pool. */
 #include "config.h"
 #include "relay/memory.h"
 
@@ -30,7 +31,7 @@ int mrail_relay_memory_attach_pool(mrail_relay_memory_t *memory,
                                    const char *name)
 {
     if (memory->shm_pool.base != NULL) {
-        return 0; /* its creator has mapped it */
+        return 0; /* this rank created and mapped the pool */
     }
     return mrail_relay_shm_pool_attach(shape, name, &memory->shm_pool);
 }
@@ -56,10 +57,11 @@ void *mrail_relay_memory_slots(const mrail_relay_memory_t *memory,
 {
     mrail_relay_layout_t layout;
 
-    /* Cannot fail, because the pool has this shape. */
+    /* This cannot fail, because the pool has this shape. */
     (void)mrail_relay_layout(&memory->shm_pool.shape, &layout);
     *size_p = layout.slots * layout.header_stride;
-    /* A slot is a page that ends with its header, and the payload. */
+    /* A slot consists of a page, at whose end the header is, and the
+     * payload. */
     return (char *)memory->shm_pool.base + layout.headers + MRAIL_RELAY_HEADER -
            MRAIL_RELAY_PAGE;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The steps that free slots come first. */
+/* Steps that free slots precede those that need them. */
 const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
     mrail_relay_step_received, mrail_relay_step_pop,  mrail_relay_step_sent,
     mrail_relay_step_copied,   mrail_relay_step_post, mrail_relay_step_fill,
@@ -154,8 +154,8 @@ int mrail_relay_progress(mrail_relay_t *relay)
     if (relay->error != 0) {
         return relay->error;
     }
-    /* Take at most one step of each kind per call. With more, rails could idle,
-     * because nothing drives the network during a copy. */
+    /* Take at most one step of each kind per call. More steps could leave rails
+     * idle, because the network makes no progress during a copy. */
     for (unsigned kind = 0; kind < MRAIL_RELAY_NUM_STEPS; ++kind) {
         ret = mrail_relay_step(relay, kind);
         if (ret < 0) {

@@ -22,8 +22,8 @@ static int is_within_node(const mrail_relay_t *relay,
     return is_local(relay, flow->from) && is_local(relay, flow->to);
 }
 
-/* Lists the ranks on the path of a flow. A relay within the node only lends its
- * area. */
+/* Lists the ranks on the path of a flow. A relay within the node is not one of
+ * them, because it only provides its area. */
 static unsigned flow_path(const mrail_relay_t *relay,
                           const mrail_relay_flow_t *flow,
                           uint32_t path[MAX_PATH])
@@ -224,8 +224,8 @@ static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     return 1;
 }
 
-/* Sets up the channels. The arrays out_of and in_of are valid only within this
- * function. */
+/* Initialises the channels. The arrays out_of and in_of are valid only within
+ * this function. */
 static int channels_init(mrail_relay_t *relay)
 {
     int is_room = 1;
@@ -250,7 +250,7 @@ static int channels_init(mrail_relay_t *relay)
     return is_room ? 0 : -ENOSPC;
 }
 
-/* ---- budgets of out-slots ---- */
+/* ---- budgets ---- */
 
 static int by_channel(const void *a, const void *b)
 {
@@ -304,11 +304,11 @@ static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
     relay->num_to_pop += chunks;
 }
 
-/* Lists the flows to fill. Each rank starts with the receiver after itself, so
- * that ranks do not all send to the same receiver at the same time. */
+/* Lists the flows to fill. Each rank starts with the next higher receiver, so
+ * that the ranks do not all send to the same receiver at the same time. */
 static void list_senders(mrail_relay_t *relay)
 {
-    /* flows to lower ranks, which follow all other flows */
+    /* flows to lower ranks, which come after all other flows */
     mrail_list_t before;
 
     mrail_list_init(&before);

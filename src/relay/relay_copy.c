@@ -1,4 +1,4 @@
-/* Copies between slots and the user's memory that complete later. */
+/* Copies between slots and the user's memory that complete after their call. */
 #include "config.h"
 #include "relay/relay_internal.h"
 
@@ -41,9 +41,9 @@ int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
     return 0;
 }
 
-/* Tests a copy, unless an older chunk of the flow must leave first. The
- * function always tests the oldest copy of each area, because an older chunk of
- * its flow would be in the same area. */
+/* Tests a copy, unless an older chunk of the flow must leave first. Such a
+ * chunk would be in the same area, so the function always tests the oldest copy
+ * of each area. */
 static int test(mrail_relay_t *relay, mrail_relay_slot_t *slot)
 {
     if ((slot->activity == MRAIL_RELAY_FILLING) &&

@@ -2,8 +2,8 @@
  * Internals of a relay, for src/relay and its tests.
  *
  * A rank's work in an exchange consists of six kinds of step
- * (mrail_relay_steps). A step never waits: it does one thing, or reports that
- * nothing is possible. When mrail_relay_begin() returns, all memory is
+ * (mrail_relay_steps). A step never waits: it performs one action, or reports
+ * that none is possible. When mrail_relay_begin() returns, all memory is
  * allocated.
  *
  *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
@@ -59,7 +59,7 @@ _Static_assert(sizeof(mrail_relay_header_t) == MRAIL_RELAY_HEADER,
 
 /* This rank's position on the path of a flow. */
 typedef struct mrail_relay_hop {
-    mrail_list_t node; /* on relay->senders while chunks are left to fill */
+    mrail_list_t node; /* on relay->senders while there are chunks to fill */
     mrail_relay_flow_t flow;
     uint64_t num_filled; /* number of chunks whose copies have started */
     uint64_t num_passed; /* number of chunks filled and passed on */
@@ -67,8 +67,8 @@ typedef struct mrail_relay_hop {
     /* ranks before and after this one; NONE: there is none */
     uint32_t prev, next;
     uint32_t out; /* index in outs; NONE: `next` is on this node */
-    /* valid if this rank is the sender: ends of the flow's network hop, or of
-     * the path within the node, and index of the pair in budgets */
+    /* valid if this rank is the sender: ends of the flow's network hop or of
+     * its path within the node, and index of that pair in budgets */
     uint32_t egress, ingress;
     uint32_t budget;
     /* rank within the node whose area holds the payloads that this rank fills
@@ -91,7 +91,7 @@ typedef struct mrail_relay_out {
 
 /* A rank from which this one receives over the network in this exchange. */
 typedef struct mrail_relay_in {
-    /* on relay->receiving while chunks are left to receive */
+    /* on relay->receiving while there are chunks to receive */
     mrail_list_t node;
     mrail_list_t receives; /* oldest first */
     uint64_t num_left;     /* chunks to receive, posted or not */
@@ -102,7 +102,7 @@ typedef struct mrail_relay_in {
 
 /* State between another rank of the node and this one. */
 typedef struct mrail_relay_local {
-    mrail_list_t node;   /* on relay->popping while chunks are left to pop */
+    mrail_list_t node;   /* on relay->popping while there are slots to pop */
     uint64_t num_left;   /* slots to pop in this exchange */
     uint32_t num_pushed; /* slots pushed since creation, modulo 2^32 */
     uint32_t num_popped; /* slots popped since creation, modulo 2^32 */
@@ -153,7 +153,7 @@ struct mrail_relay {
     uint32_t *in_of;  /* by rank; used during begin */
 
     /* ---- Current exchange ---- */
-    int error; /* once set, it stays set */
+    int error; /* once set, it does not change */
     uint64_t hash;
     uint64_t exchange;       /* number of exchanges begun */
     mrail_relay_hop_t *hops; /* ordered by from, to, offset */
@@ -184,7 +184,7 @@ struct mrail_relay {
     mrail_relay_stats_t stats;
 };
 
-/* A kind of step. Returns 1 if it did something, 0 if there was nothing to do,
+/* A kind of step. Returns 1 if it performed an action, 0 if none was possible,
  * or -errno. */
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
@@ -213,12 +213,12 @@ void mrail_relay_push_slot(mrail_relay_t *relay, uint32_t consumer,
 int mrail_relay_pass_on(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                         mrail_relay_slot_t *slot, uint32_t length);
 
-/* Copies the chunk in a slot, whose payload lies in the area of local rank
- * `holder`, to the user's memory. The slot is free afterwards. */
+/* Copies the chunk in a slot to the user's memory, and frees the slot. The
+ * payload is in the area of local rank `holder`. */
 int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
                       uint32_t holder, mrail_relay_slot_t *slot);
 
-/* Puts a copy that completes later on the list. */
+/* Adds a copy that completes later to the list. */
 void mrail_relay_copy_later(mrail_relay_t *relay, mrail_relay_slot_t *slot,
                             mrail_relay_activity_t activity, void *copy,
                             uint32_t length);
@@ -278,7 +278,7 @@ mrail_relay_slot(const mrail_relay_t *relay, uint32_t owner, uint32_t slot)
 }
 
 /* Tests the network requests of a slot. Returns 1 if all are complete. Requests
- * complete in order, so it is enough to test the first one that is left. */
+ * complete in order, so the function tests only the first incomplete one. */
 static inline int mrail_relay_test(mrail_relay_t *relay,
                                    mrail_relay_slot_t *slot)
 {

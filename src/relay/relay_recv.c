@@ -178,7 +178,8 @@ static int take_received(mrail_relay_t *relay, uint32_t prev,
     mrail_relay_hop_t *hop;
     int ret;
 
-    /* A message shorter than a header would leave an old header in the slot. */
+    /* After a message shorter than a header, the slot would contain an old
+     * header. */
     if (slot->received[0] < MRAIL_RELAY_HEADER) {
         return -EPROTO;
     }
@@ -198,7 +199,7 @@ static int take_received(mrail_relay_t *relay, uint32_t prev,
     return 0;
 }
 
-/* Messages of a channel arrive in order, so it is enough to test the oldest
+/* Messages of a channel arrive in order, so the function tests only the oldest
  * receive. */
 int mrail_relay_step_received(mrail_relay_t *relay)
 {

@@ -6,8 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* The state of the slot lies in shared memory, which is not trusted. A copy or
- * a send in flight therefore blocks the slot even if its state is free. */
+/* The state of the slot is in shared memory and cannot be trusted. A slot with
+ * a copy or a send in flight therefore counts as used even if its state is
+ * free. */
 static int out_slot_is_free(const mrail_relay_t *relay, uint32_t slot)
 {
     return (mrail_relay_slot(relay, relay->me, slot)->activity ==
@@ -215,7 +216,7 @@ static void end_send(mrail_relay_t *relay, mrail_relay_out_t *channel,
         mrail_relay_slot_state(relay, slot->owner, slot->slot));
 }
 
-/* Messages of a channel are matched in order, so it is enough to test the
+/* Messages of a channel are matched in order, so the function tests only the
  * oldest send. */
 int mrail_relay_step_sent(mrail_relay_t *relay)
 {

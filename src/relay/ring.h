@@ -4,9 +4,10 @@
  *
  * An entry contains its sequence number, so the consumer can determine from the
  * entry alone whether it is valid. Each side keeps its position private. The
- * producer need not check for space. Each entry that has not been popped is a
- * used slot, and a ring has at least as many entries as a rank has slots.
- * Acquiring a free slot orders the reuse of its entry.
+ * producer need not check for space: each entry that has not been popped is a
+ * used slot, and a ring has at least as many entries as a rank has slots. An
+ * entry is written again only after its slot is free again, and the acquire of
+ * the free state orders these writes.
  */
 #ifndef MRAIL_RELAY_RING_H
 #define MRAIL_RELAY_RING_H

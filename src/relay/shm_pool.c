@@ -22,7 +22,7 @@
 #define SHM_POOL_VERSION                                                       \
     2u /* covers the layout in slot.h and ring.h, and the header */
 
-/* Start of the file. */
+/* The head at the start of the file. */
 typedef struct shm_pool_head {
     uint64_t magic;
     uint32_t version;
@@ -87,7 +87,7 @@ static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
 #define TAKE_STEP (1u << 20)
 
 /* Allocates all memory in one call, so that a failure leaves nothing allocated.
- * On older kernels, a signal undoes the whole call, and a profiler's timer
+ * On older kernels, a signal reverts the whole call, and a profiler's timer
  * could interrupt every attempt. After an interrupted attempt, the function
  * therefore allocates in steps. */
 static int shm_pool_take_memory(int fd, size_t size)
@@ -107,8 +107,8 @@ static int shm_pool_take_memory(int fd, size_t size)
     return -ret;
 }
 
-/* Removes files of this user whose creators have died. A creator keeps its file
- * locked. */
+/* Removes files of this user whose creators have died. A living creator keeps
+ * its file locked. */
 static void shm_pool_sweep(void)
 {
     DIR *dir = opendir(MRAIL_RELAY_DIR);
@@ -137,7 +137,8 @@ static void shm_pool_sweep(void)
     }
 }
 
-/* Locks a new file. Fails if another process's sweep removed it first. */
+/* Locks a new file. Fails if the sweep of another process has removed it
+ * already. */
 static int shm_pool_lock(int fd)
 {
     struct stat st;

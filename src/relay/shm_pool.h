@@ -1,13 +1,13 @@
 /*
  * The shared-memory pool through which the ranks of a node relay for each
- * other. It is a file in /dev/shm with mode 0600 and an unpredictable name,
- * which its creator unlinks once all ranks have attached it. If the creator is
+ * other. It is a file in /dev/shm with mode 0600 and an unpredictable name. Its
+ * creator unlinks the file once all ranks have attached it. If the creator is
  * killed before that, the next pool that the same user creates removes the
  * file.
  *
- * The pool holds slots for each rank (relay/slot.h), and a ring for each
- * ordered pair of ranks (relay/ring.h). Payloads of another kind of memory lie
- * elsewhere (relay/memory.h). The pool then holds only their headers.
+ * The pool contains slots for each rank (relay/slot.h), and a ring for each
+ * ordered pair of ranks (relay/ring.h). If payloads are in another kind of
+ * memory (relay/memory.h), the slots of the pool contain only their headers.
  */
 #ifndef MRAIL_RELAY_SHM_POOL_H
 #define MRAIL_RELAY_SHM_POOL_H
@@ -19,7 +19,7 @@
 #define MRAIL_RELAY_MAX_SLOTS 1024u
 #define MRAIL_RELAY_MAX_CHUNK (64u << 20)
 #define MRAIL_RELAY_NAME_SIZE 48u
-#define MRAIL_RELAY_HEADER 64u /* bytes of the header of each payload */
+#define MRAIL_RELAY_HEADER 64u /* bytes per header; each payload has one */
 #define MRAIL_RELAY_DIR "/dev/shm"
 
 /* Dimensions, equal on all ranks of the node. */
@@ -28,14 +28,14 @@ typedef struct mrail_relay_shape {
     unsigned out_slots; /* per rank, for its own bytes; >= 1 */
     unsigned in_slots;  /* per rank, for bytes from the network; >= 1 */
     size_t chunk;       /* payload bytes of a slot, a multiple of 4096, > 0 */
-    int is_external;    /* payloads lie in other memory (relay/memory.h) */
+    int is_external;    /* 1: payloads are in other memory (relay/memory.h) */
 } mrail_relay_shape_t;
 
 typedef struct mrail_relay_shm_pool {
     mrail_relay_shape_t shape;
     void *base; /* page-aligned */
     size_t size;
-    int lock_fd; /* creator: marks the name as in use; others: -1 */
+    int lock_fd; /* creator: its lock marks the name as in use; others: -1 */
 } mrail_relay_shm_pool_t;
 
 /* Returns the size of a pool in bytes, or 0 if the shape is out of range or too
@@ -44,8 +44,8 @@ size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape);
 
 /*
  * Creates a pool in which all slots are free. Writes its name to `name`; other
- * ranks pass the name to mrail_relay_shm_pool_attach(). All memory is allocated
- * at once, so that a full /dev/shm gives -ENOSPC here rather than SIGBUS later.
+ * ranks pass the name to mrail_relay_shm_pool_attach(). The function allocates
+ * all memory, so that a full /dev/shm gives -ENOSPC here and not SIGBUS later.
  * Returns 0, -EINVAL if the shape is out of range, or -errno of open(2) or
  * mmap(2).
  */

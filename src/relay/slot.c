@@ -25,7 +25,7 @@ static int shape_is_valid(const mrail_relay_shape_t *shape)
            (shape->chunk % MRAIL_RELAY_PAGE == 0);
 }
 
-/* Computes the layout, which cannot overflow 64 bits: 2^8 ranks with 2^11 slots
+/* Computes the layout. The numbers fit into 64 bits: 2^8 ranks with 2^11 slots
  * of less than 2^27 bytes. */
 int mrail_relay_layout(const mrail_relay_shape_t *shape,
                        mrail_relay_layout_t *layout_p)
@@ -61,7 +61,7 @@ int mrail_relay_layout(const mrail_relay_shape_t *shape,
         .ring_size = ring_size,
         .states = (size_t)states,
         .rings = (size_t)rings,
-        /* The header ends where the payload's page begins. */
+        /* The header ends at the beginning of the payload's page. */
         .headers =
             (size_t)(pages + (shape->is_external
                                   ? 0

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy of at most this size from pageable host memory is staged: the call
- * copies the source first, and returns early. */
+/* A copy of at most this number of bytes from pageable host memory is staged:
+ * the call first copies the source, and then returns early. */
 #define COPY_STAGED_MAX 65536u
 
 typedef struct copy_args {
@@ -30,8 +30,8 @@ static int copy_is_pageable(const sgpu_place_t *place)
     return (place->gpu == NULL) && (place->mem == NULL);
 }
 
-/* Returns 1 if a context of the call has access to both ends, so that the copy
- * may take the link between the devices. */
+/* Returns 1 if a context of the call has access to both ends. The copy may then
+ * take the link between the devices. */
 static int copy_is_direct(const sgpu_ctx_t *ctx, const copy_args_t *args,
                           const sgpu_op_t *op)
 {
@@ -57,7 +57,7 @@ static uint64_t copy_span(const copy_args_t *args, uint64_t pitch)
     return (args->rows - 1) * pitch + args->width;
 }
 
-/* Creates the operation, which holds references to both ends. */
+/* Creates the operation. It holds references to both ends. */
 static CUresult copy_prepare(sgpu_ctx_t *ctx, const copy_args_t *args,
                              sgpu_op_t **op_p)
 {
@@ -89,8 +89,8 @@ static CUresult copy_prepare(sgpu_ctx_t *ctx, const copy_args_t *args,
     return CUDA_SUCCESS;
 }
 
-/* Stages the source of a small copy, so that the caller may change it at
- * once. */
+/* Stages the source of a small copy, so that the caller may change the source
+ * at once. */
 static int copy_stage(sgpu_op_t *op)
 {
     if (op->copy.rows > 1) {
@@ -187,7 +187,7 @@ static CUresult copy_sync(copy_args_t args)
     return copy_run(NULL, &args);
 }
 
-/* Fills in the arguments of a linear copy between two kinds of memory. */
+/* Assigns the arguments of a linear copy between two kinds of memory. */
 #define COPY(_to_kind, _from_kind)                                             \
     copy_linear(SGPU_PLACE_##_to_kind, (uintptr_t)to, SGPU_PLACE_##_from_kind, \
                 (uintptr_t)from, size)

@@ -1,4 +1,5 @@
-/* Resolves the addresses of copies. sgpu.lock is held. */
+/* Resolves the addresses of copies. The caller of each function holds
+ * sgpu.lock. */
 #ifndef MRAIL_SGPU_COPY_H
 #define MRAIL_SGPU_COPY_H
 
@@ -6,7 +7,7 @@
 
 typedef enum sgpu_place_kind {
     SGPU_PLACE_HOST,   /* an address that the CPU may use */
-    SGPU_PLACE_DEVICE, /* an address that the driver knows */
+    SGPU_PLACE_DEVICE, /* an address known to the driver */
     SGPU_PLACE_KERNEL, /* like DEVICE, for a kernel that was launched earlier */
     SGPU_PLACE_ANY
 } sgpu_place_kind_t;

@@ -1,4 +1,5 @@
-/* Contexts. Each thread has a stack of them, whose top is the current one. */
+/* Contexts. Each thread has a stack of contexts. The top is the current
+ * context. */
 #include "config.h"
 #include "softgpu/work.h"
 
@@ -81,7 +82,7 @@ static void ctx_destroy(sgpu_ctx_t *ctx)
     uint64_t handle = ctx->handle;
 
     /* Destroy the handle first, so that other threads do not find the context
-     * while this one waits. */
+     * while this thread waits. */
     sgpu_handle_destroy(handle);
     mrail_list_del(&ctx->list);
     if (ctx->is_primary) {

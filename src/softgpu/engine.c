@@ -74,7 +74,7 @@ static void *engine_run(void *arg)
         mrail_ns_t wake_ns = MRAIL_NS_NEVER;
         sgpu_stream_t *stream, *tmp;
 
-        /* Only this thread removes streams from the list. */
+        /* only this thread removes streams from the list */
         mrail_list_for_each_safe(stream, tmp, &dev->busy, sgpu_stream_t, busy) {
             mrail_ns_t at_ns = engine_step(stream);
 

@@ -33,7 +33,7 @@ static CUresult entry_refuse(unsigned index)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Callers pass arguments; these functions ignore them. */
+/* These functions ignore the arguments that their callers pass. */
 #define ENTRY_STUB(_symbol)                                                    \
     MRAIL_EXPORT CUresult _symbol(void);                                       \
     CUresult _symbol(void)                                                     \

@@ -1,7 +1,7 @@
 /*
- * Events. A record is an operation of a stream; the event remembers the stream
- * and the sequence number of its last record. An interprocess event also has a
- * page in a memory file, which other processes map.
+ * Events. A record is an operation of a stream. The event stores the stream and
+ * the sequence number of its last record. An interprocess event also has a page
+ * in a memory file, which other processes map.
  */
 #include "config.h"
 #include "softgpu/work.h"
@@ -237,7 +237,8 @@ CUresult cuEventQuery(CUevent handle)
     return sgpu_leave(ret);
 }
 
-/* Waits for the last record that any process has made, or for an error. */
+/* Waits for the last record that any process has made, or until an error
+ * occurs. */
 static void event_await_page(const sgpu_event_t *event)
 {
     const struct timespec pause = {.tv_nsec = EVENT_POLL_NS};
@@ -296,7 +297,7 @@ CUresult cuEventElapsedTime_v2(float *ms_p, CUevent start_handle,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Adds an operation that waits for the last record. */
+/* Adds an operation that waits for the last record of the event. */
 static CUresult event_wait(sgpu_stream_t *stream, sgpu_event_t *event)
 {
     sgpu_op_t *op;

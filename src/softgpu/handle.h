@@ -1,8 +1,8 @@
 /*
  * Handles of contexts, streams, events and other objects. A handle is a number
- * that consists of a type, an index and a generation, and never an address, so
- * a stale or invented handle is rejected instead of dereferenced. The caller
- * holds sgpu.lock.
+ * that consists of a type, an index and a generation. It is never an address,
+ * so the library rejects a stale or invented handle instead of dereferencing
+ * it. The caller holds sgpu.lock.
  */
 #ifndef MRAIL_SGPU_HANDLE_H
 #define MRAIL_SGPU_HANDLE_H
@@ -19,10 +19,10 @@ typedef enum sgpu_handle_type {
     SGPU_HANDLE_FUNC
 } sgpu_handle_type_t;
 
-/* Returns a handle of the object, or 0 if memory runs out. */
+/* Returns a handle for the object, or 0 if memory runs out. */
 uint64_t sgpu_handle_create(sgpu_handle_type_t type, void *object);
 
-/* Returns the object, or NULL if there is no handle of that type. */
+/* Returns the object, or NULL if there is no such handle of this type. */
 void *sgpu_handle_find(sgpu_handle_type_t type, uint64_t handle);
 
 void sgpu_handle_destroy(uint64_t handle);

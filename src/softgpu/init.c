@@ -1,5 +1,5 @@
 /* cuInit, the devices that a process sees, and the checks at the beginning of
- * every call. */
+ * each call. */
 #include "config.h"
 #include "softgpu/state.h"
 
@@ -220,7 +220,8 @@ CUresult sgpu_result(int error)
 
 void sgpu_count(sgpu_gpu_t *gpu, sgpu_counter_t counter, uint64_t n)
 {
-    /* Only this process writes to its slot, and it holds the lock. */
+    /* Only this process writes to its slot, and the calling thread holds the
+     * lock. */
     _Atomic uint64_t *c = &gpu->slots[sgpu.slot].counters[counter];
 
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,

@@ -50,7 +50,8 @@ CUresult sgpu_ipc_open(const sgpu_ipc_handle_t *handle, int *fd_p)
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
-    /* O_NONBLOCK, because this descriptor number may refer to a FIFO by now. */
+    /* O_NONBLOCK is necessary, because the descriptor number may refer to a
+     * FIFO by now. */
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return CUDA_ERROR_INVALID_HANDLE;

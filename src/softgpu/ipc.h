@@ -1,7 +1,7 @@
 /*
  * Handles that name a file descriptor of the exporting process. The importer
  * opens this descriptor in /proc, which the kernel permits to processes of the
- * same user, and checks that it is still the same file.
+ * same user. It then checks that the file is still the same one.
  */
 #ifndef MRAIL_SGPU_IPC_H
 #define MRAIL_SGPU_IPC_H
@@ -20,8 +20,8 @@ typedef struct sgpu_ipc_handle {
     int32_t fd;
     uint64_t st_dev;
     uint64_t st_ino;
-    uint64_t size; /* bytes that the exporter requested */
-    uint64_t pool; /* id of its pool, or 0 */
+    uint64_t size; /* size in bytes that the exporter requested */
+    uint64_t pool; /* id of the memory's pool, or 0 */
 } sgpu_ipc_handle_t;
 
 _Static_assert(sizeof(sgpu_ipc_handle_t) <= CU_IPC_HANDLE_SIZE, "handles fit");

@@ -1,9 +1,9 @@
 /*
- * Running kernels. Up to SGPU_BLOCKS threads execute the blocks of a launch,
- * and each thread executes one block at a time. If a launch has no more blocks
- * than threads, its blocks can therefore wait for each other. A block that must
- * end, because it has no access to an address or because another block had
- * none, leaves its kernel by longjmp().
+ * Execution of kernels. Up to SGPU_BLOCKS threads execute the blocks of a
+ * launch, and each thread executes one block at a time. If a launch has no more
+ * blocks than threads, its blocks can therefore wait for each other. A block
+ * must end early if it, or another block, accesses an address without
+ * permission. It then leaves its kernel by longjmp().
  */
 #include "config.h"
 #include "softgpu/launch.h"
@@ -16,8 +16,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A waiting block yields the processor. After this many attempts, it sleeps
- * instead. */
+/* A waiting block yields the processor this number of times. After that, it
+ * sleeps. */
 #define LAUNCH_SPINS 200
 #define LAUNCH_SLEEP_NS (20 * MRAIL_NS_PER_US)
 
@@ -29,7 +29,7 @@ struct sgpu_launch {
     uint32_t num_blocks;
     _Atomic uint32_t next_block;
     _Atomic int must_stop;
-    /* threads; the lock protects this field and all fields below */
+    /* number of threads; the lock protects this field and all fields below */
     unsigned num_running;
     int is_started;
     mrail_ns_t busy_ns; /* sum over blocks that have ended */
@@ -50,9 +50,9 @@ static launch_worker_t *worker_of(mrail_kernel_block_t *block)
     return MRAIL_CONTAINER_OF(block, launch_worker_t, block);
 }
 
-/* ---- Services for blocks ---- */
+/* ---- services for blocks ---- */
 
-/* Takes a reference to the memory, which the launch returns at its end. */
+/* Takes a reference to the memory. The launch releases it at its end. */
 static int launch_hold(sgpu_launch_t *launch, sgpu_place_t *place)
 {
     for (unsigned i = 0; i < launch->num_held; ++i) {
@@ -117,7 +117,7 @@ static void worker_check(launch_worker_t *worker)
     }
 }
 
-/* Ends this block and all others. */
+/* Ends this block and all other blocks of the launch. */
 static _Noreturn void worker_fail(launch_worker_t *worker, CUresult error)
 {
     pthread_mutex_lock(&sgpu.lock);
@@ -163,7 +163,7 @@ static void worker_sleep(mrail_ns_t until_ns)
     }
 }
 
-/* As with copies by copy engines, the bytes arrive early, and the time passes
+/* As with copy engines, the bytes move early, and the time passes
  * afterwards. */
 static void block_copy(mrail_kernel_block_t *block, uint64_t to, uint64_t from,
                        uint64_t bytes)
@@ -213,7 +213,7 @@ static void block_pause(mrail_kernel_block_t *block)
 static const mrail_kernel_ops_t launch_ops = {
     .map = block_map, .copy = block_copy, .pause = block_pause};
 
-/* ---- Threads ---- */
+/* ---- threads ---- */
 
 /* Executes one block. Returns the time that it took. */
 static mrail_ns_t worker_block(launch_worker_t *worker, uint32_t index)
@@ -253,8 +253,8 @@ static void *worker_run(void *arg)
     return NULL;
 }
 
-/* If a thread cannot be created, the launch fails: blocks may wait for one that
- * this thread would have executed. */
+/* If a thread cannot be created, the launch fails, because other blocks may
+ * wait for a block of this thread. */
 static void launch_start(sgpu_launch_t *launch)
 {
     unsigned num = MRAIL_MIN(launch->num_blocks, (uint32_t)SGPU_BLOCKS);
@@ -286,7 +286,7 @@ sgpu_step_t sgpu_launch_step(sgpu_launch_t *launch)
         sgpu_count(gpu, SGPU_CNT_LAUNCHES, 1);
     }
     if (sgpu_ctx_error(launch->stream->ctx_handle) != CUDA_SUCCESS) {
-        launch->must_stop = 1; /* the error may be of another stream */
+        launch->must_stop = 1; /* the error may belong to another stream */
     }
     if (launch->num_running > 0) {
         return SGPU_STEP_AGAIN;

@@ -1,4 +1,4 @@
-/* Launches of kernels. sgpu.lock is held. */
+/* Launches of kernels. The caller of each function holds sgpu.lock. */
 #ifndef MRAIL_SGPU_LAUNCH_H
 #define MRAIL_SGPU_LAUNCH_H
 
@@ -12,7 +12,7 @@
 #define SGPU_THREADS_PER_BLOCK 1024
 #define SGPU_SHARED_BYTES 49152
 
-/* Creates a launch with a copy of the arguments. Returns NULL if it fails. */
+/* Creates a launch with a copy of the arguments. Returns NULL on failure. */
 sgpu_launch_t *sgpu_launch_create(sgpu_stream_t *stream,
                                   const mrail_kernel_entry_t *entry,
                                   const void *args, uint32_t num_blocks);

@@ -1,7 +1,8 @@
 /*
  * The table of all address ranges known to the driver, ordered by address. The
- * addresses of device memory are reserved without access rights, so that the
- * CPU crashes on them. Only this library uses the mappings that hold the data.
+ * addresses of device memory are reserved without access rights, so an access
+ * by the CPU causes a SIGSEGV. Only this library uses the mappings that contain
+ * the data.
  */
 #include "config.h"
 #include "softgpu/work.h"
@@ -269,7 +270,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address_p, size_t size,
 }
 
 /* Waits for the work of the device before it frees the memory, as real drivers
- * do. If this work has failed, it still frees the memory, and returns the
+ * do. If the work has failed, it nevertheless frees the memory, and returns the
  * error. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
@@ -288,7 +289,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     }
     sgpu_mem_get(mem);
     sgpu_dev_drain(mem->dev);
-    /* Another thread may have freed the memory meanwhile. */
+    /* Another thread may have freed the memory in the meantime. */
     if (sgpu_mem_find(address) == mem) {
         sgpu_mem_remove(mem);
     } else {

@@ -1,6 +1,6 @@
 /*
- * Modules and functions: the images of src/kernels only. A function is a row of
- * the table in its image. Grids and blocks have one dimension.
+ * Modules and functions, only for the images of src/kernels. A function is a
+ * row of the table in its image. Grids and blocks have one dimension.
  */
 #include "config.h"
 #include "softgpu/launch.h"
@@ -35,7 +35,7 @@ CUresult cuModuleLoadData(CUmodule *module_p, const void *image)
     if ((module_p == NULL) || (image == NULL)) {
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    /* strncmp(3), because the image may be a short string. */
+    /* strncmp(3) is necessary, because the image may be a short string. */
     if ((strncmp(image, MRAIL_KERNEL_MAGIC, sizeof(table->magic)) != 0) ||
         (table->version != MRAIL_KERNEL_VERSION)) {
         return sgpu_leave(CUDA_ERROR_INVALID_IMAGE);
@@ -159,9 +159,9 @@ static CUresult func_enter(CUfunction handle, module_func_t **func_p)
 CUresult cuFuncGetAttribute(int *value_p, CUfunction_attribute attribute,
                             CUfunction handle)
 {
-    /* Values of the attributes from CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK on:
+    /* values of the attributes from CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK on:
      * threads; bytes of static shared, constant and local memory; registers;
-     * PTX and binary version. */
+     * PTX and binary version */
     static const int values[] = {SGPU_THREADS_PER_BLOCK, 0, 0, 0, 32, 90, 90};
     module_func_t *func;
     CUresult ret = func_enter(handle, &func);
@@ -212,7 +212,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *num_p,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* ---- Launches ---- */
+/* ---- launches ---- */
 
 typedef struct launch_shape {
     unsigned grid[3], block[3];

@@ -1,8 +1,9 @@
 /*
- * libnvidia-ml.so.1 for the software GPUs of a node. It answers the queries of
+ * libnvidia-ml.so.1 for the software GPUs of a node. It supports the queries of
  * UCX 1.22 about devices and their links. All GPUs of the node are listed, in
- * the order of their PCI addresses; CUDA_VISIBLE_DEVICES has no effect, as with
- * the real library. A device handle is the number of the GPU plus one.
+ * the order of their PCI addresses. As with the real library,
+ * CUDA_VISIBLE_DEVICES has no effect. A device handle is the number of the GPU
+ * plus one.
  *
  * Source: [NVML].
  */
@@ -93,7 +94,7 @@ const char *nvmlErrorString(nvmlReturn_t result)
 
 /* ---- Devices ---- */
 
-/* The list omits GPUs that cuInit would not find. */
+/* The list excludes GPUs that cuInit would not find. */
 static unsigned nvml_count(void)
 {
     unsigned num = 0;
@@ -216,7 +217,7 @@ static unsigned nvml_num_links(void)
 }
 
 /* Finds a link. Stores its far end (a GPU, or NULL for the switch), and whether
- * the link is cut. */
+ * the link is down. */
 static nvmlReturn_t nvml_find_link(nvmlDevice_t device, unsigned link,
                                    sgpu_gpu_t **peer_p, int *is_down_p)
 {
@@ -257,7 +258,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
     return ret;
 }
 
-/* A link that is cut has no far end. */
+/* A link that is down has no far end. */
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device,
                                                  unsigned int link,
                                                  nvmlPciInfo_t *pci_p)
@@ -338,7 +339,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int num,
     return ret;
 }
 
-/* The GPUs of different nodes have no links, so they do not form a fabric. */
+/* GPUs of different nodes have no links, so they do not form a fabric. */
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info)
 {
     sgpu_gpu_t *gpu;

@@ -1,11 +1,11 @@
-/* How the engine executes one step of each kind of operation. */
+/* The steps by which the engine executes each kind of operation. */
 #include "config.h"
 #include "softgpu/work.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Intervals at which the engine polls a value that another process or device
+/* Interval at which the engine polls a value that another process or device
  * writes. After many polls, the longer interval applies. */
 #define OP_POLL_NS (20 * MRAIL_NS_PER_US)
 #define OP_POLL_LONG_NS (200 * MRAIL_NS_PER_US)
@@ -59,8 +59,8 @@ static void op_count_copy(const sgpu_op_t *op)
 }
 
 /* A copy holds references to its memory, so it releases the lock while it moves
- * bytes. It moves the bytes of a chunk early, but the chunk is complete only
- * when a real copy would have crossed the links. */
+ * bytes. It moves the bytes of a chunk early. The chunk is complete only at the
+ * time at which a real copy would have crossed the links. */
 static sgpu_step_t op_step_copy(sgpu_stream_t *stream, sgpu_op_t *op,
                                 mrail_ns_t now_ns)
 {

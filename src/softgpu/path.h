@@ -1,7 +1,7 @@
 /*
  * The path of a copy through a node: the link directions that it occupies, and
- * the time at which its bytes have crossed these links. Pure: time is an
- * argument.
+ * the time at which its bytes have crossed these links. The functions are pure:
+ * time is an argument.
  */
 #ifndef MRAIL_SGPU_PATH_H
 #define MRAIL_SGPU_PATH_H
@@ -11,12 +11,13 @@
 #include "base/clock.h"
 
 /* Size of a chunk on links without a rate limit, and duration of a chunk on
- * links with one. Copies that share a link alternate chunk by chunk. */
+ * links with a rate limit. Copies that share a link alternate chunk by
+ * chunk. */
 #define SGPU_PATH_CHUNK_BYTES (1u << 20)
 #define SGPU_PATH_CHUNK_NS (500 * MRAIL_NS_PER_US)
 #define SGPU_PATH_MIN_BYTES 512u
-/* A copy whose thread ran late may catch up by at most this time, because the
- * copy engine of a real GPU would not have been late. */
+/* A copy whose thread ran late may make up at most this time, because the copy
+ * engine of a real GPU would not have been late. */
 #define SGPU_PATH_LATE_NS (50 * MRAIL_NS_PER_MS)
 
 typedef struct sgpu_path {
@@ -30,7 +31,7 @@ typedef struct sgpu_path {
 sgpu_path_t sgpu_path_find(sgpu_link_kind_t kind, sgpu_gpu_t *from,
                            sgpu_gpu_t *to, int direct);
 
-/* Returns 1 if a link of the path is cut. */
+/* Returns 1 if a link of the path is down. */
 int sgpu_path_is_cut(const sgpu_path_t *path);
 
 /* Returns 1 if two different GPUs can access each other's memory. */
@@ -40,7 +41,8 @@ int sgpu_path_joins(sgpu_link_kind_t kind, sgpu_gpu_t *a, sgpu_gpu_t *b);
 uint32_t sgpu_path_chunk(const sgpu_path_t *path, uint64_t left);
 
 /* Reserves `bytes` on every link, and returns the time at which the last byte
- * has crossed them. The bytes were ready to leave at ready_ns. */
+ * has crossed the links. ready_ns is the time at which the bytes were ready to
+ * leave. */
 mrail_ns_t sgpu_path_reserve(const sgpu_path_t *path, uint32_t bytes,
                              mrail_ns_t ready_ns, mrail_ns_t now_ns);
 

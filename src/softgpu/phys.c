@@ -1,6 +1,6 @@
 /*
- * Physical memory of GPUs: memory files with mode 0600, which live as long as a
- * process has them open or mapped. Their names identify the GPU.
+ * Physical memory of GPUs: memory files with mode 0600. A file exists as long
+ * as a process has it open or mapped. Its name identifies the GPU.
  */
 #include "config.h"
 #include "softgpu/state.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The parts after "mrail-gpu." are the id of the session, the node and the
+/* Name of a memory file. It contains the id of the session, the node and the
  * GPU. */
 #define PHYS_NAME "mrail-gpu.%" PRIx64 ".%u.%u"
 #define PHYS_LINK "/memfd:mrail-gpu.%" SCNx64 ".%u.%u (deleted)"

@@ -27,8 +27,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base_p, size_t *size_p,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Writes an attribute of `size` bytes: the lowest bytes of the number, because
- * all machines that NVIDIA supports are little-endian. */
+/* Writes an attribute of `size` bytes. These are the lowest bytes of the
+ * number, because all machines that NVIDIA supports are little-endian. */
 static CUresult pointer_put(void *data, uint64_t value, size_t size)
 {
     memcpy(data, &value, size);
@@ -174,8 +174,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* A dma-buf is a descriptor of the memory file. Its offset is the beginning of
- * the range. */
+/* Exports a range. A dma-buf is a descriptor of the memory file. Its offset is
+ * the beginning of the range. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
                                        size_t size, CUmemRangeHandleType type,
                                        unsigned long long flags)

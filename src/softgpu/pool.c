@@ -223,8 +223,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* If `handle` is NULL, the memory comes from the current pool of the stream's
- * device. */
+/* Allocates memory. If `handle` is NULL, the memory comes from the current pool
+ * of the stream's device. */
 static CUresult pool_alloc(CUdeviceptr *address_p, size_t size,
                            CUmemoryPool handle, CUstream stream_handle)
 {
@@ -273,8 +273,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address_p, size_t size,
                           : pool_alloc(address_p, size, pool, stream);
 }
 
-/* From now on, only kernels that are already in streams find the address. The
- * memory is freed when the stream reaches this operation. */
+/* From now on, only kernels that are already in streams can access the address.
+ * The memory is freed when the stream reaches this operation. */
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
     sgpu_stream_t *stream;

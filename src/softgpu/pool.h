@@ -1,4 +1,4 @@
-/* Memory pools. sgpu.lock is held. */
+/* Memory pools. The caller of each function holds sgpu.lock. */
 #ifndef MRAIL_SGPU_POOL_H
 #define MRAIL_SGPU_POOL_H
 
@@ -10,7 +10,7 @@ struct sgpu_pool {
     int is_default;
     int is_shareable; /* 1: other processes can import its descriptor */
     int is_imported;  /* 1: belongs to another process; refuses allocations */
-    uint64_t id;      /* the same in all processes */
+    uint64_t id;      /* identifier that is the same in all processes */
     uint64_t used;    /* allocated bytes */
     uint64_t threshold;
 };

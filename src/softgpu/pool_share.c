@@ -1,7 +1,7 @@
 /*
  * Pools that processes share. The descriptor of a shared pool refers to a file
- * that identifies the pool. Each pointer needs its own handle, as with
- * cuIpcGetMemHandle.
+ * that identifies the pool. As with cuIpcGetMemHandle, each pointer needs its
+ * own handle.
  */
 #include "config.h"
 #include "softgpu/ipc.h"

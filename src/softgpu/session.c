@@ -79,8 +79,8 @@ int sgpu_session_create(const char *path, const sgpu_session_params_t *params)
     if (fd < 0) {
         return -errno;
     }
-    /* Allocate all pages, because if the file system is full, a process that
-     * touches a missing page gets SIGBUS. */
+    /* Allocate all pages. If the file system is full, an access to a missing
+     * page would cause SIGBUS. */
     ret = -posix_fallocate(fd, 0, (off_t)size);
     if (ret != 0) {
         goto err_close;
@@ -210,7 +210,7 @@ int sgpu_session_take_slot(sgpu_session_t *session, int fd)
     for (unsigned slot = 0; slot < SGPU_SESSION_SLOTS; ++slot) {
         if (session_lock(fd, F_SETLK, F_WRLCK, SGPU_SESSION_LOCKS + slot) ==
             0) {
-            /* The previous owner may have been killed. */
+            /* The previous owner may have been killed, and left old values. */
             session_clear_slot(session, slot);
             session->pids[slot] = getpid();
             return (int)slot;
@@ -223,7 +223,7 @@ int32_t sgpu_session_pid(const sgpu_session_t *session, int fd, unsigned slot)
 {
     int32_t pid = session->pids[slot];
 
-    /* The next owner of the slot replaces the number of a dead one. */
+    /* The next owner of the slot replaces the number of a dead process. */
     return ((pid != 0) && (pid != getpid()) && session_is_dead(fd, slot)) ? 0
                                                                           : pid;
 }

@@ -4,10 +4,9 @@
  * devices, the rates of their links, the processes that use them, and counters,
  * but not the device memory.
  *
- * `mrail soft` creates the file and the session daemon removes it. Fields
- * follow the rule of softroce/host/session.h: each is an atomic that is
- * meaningful on its own, because a process may be killed between any two
- * stores.
+ * `mrail soft` creates the file, and the session daemon removes it. As in
+ * softroce/host/session.h, each field is an atomic that is meaningful on its
+ * own, because a process may be killed between any two stores.
  *
  * A process owns slot i as long as it holds the kernel's record lock on byte
  * SGPU_SESSION_LOCKS + i of the file. The lock ends with the process, so the
@@ -23,11 +22,12 @@
 #define SGPU_SESSION_MAGIC 0x6d7261696c677075ull /* "mrailgpu" */
 #define SGPU_SESSION_VERSION 2u
 #define SGPU_SESSION_MAX_GPUS 16 /* per node */
-/* PCI addresses: GPU i of a node is 0000:(40 + i):00.0. Real machines give the
- * same addresses to the GPUs of each node, too. */
+/* Bus number of the first GPU. GPU i of a node has the PCI address 0000:(40 +
+ * i):00.0. As on real machines, the GPUs of each node have the same
+ * addresses. */
 #define SGPU_SESSION_FIRST_BUS 0x40
 #define SGPU_SESSION_MAX_DEVS 256 /* per session */
-#define SGPU_SESSION_SLOTS 256    /* processes that use GPUs at a time */
+#define SGPU_SESSION_SLOTS 256    /* processes that use GPUs at the same time */
 #define SGPU_SESSION_NOT_SERVED 640
 #define SGPU_SESSION_DEFAULT_MEMORY (UINT64_C(1) << 30)
 /* Offsets of the record locks, beyond the end of the file. */
@@ -36,7 +36,7 @@
 
 typedef enum sgpu_link_kind {
     SGPU_LINK_MESH,   /* each GPU of a node has a link to each other GPU */
-    SGPU_LINK_SWITCH, /* each GPU has one link to and one from a switch */
+    SGPU_LINK_SWITCH, /* each GPU has one link to a switch and one from it */
     SGPU_LINK_NONE    /* no peer access: copies between GPUs cross PCIe */
 } sgpu_link_kind_t;
 
@@ -48,20 +48,20 @@ typedef enum sgpu_fault {
     SGPU_FAULT_IPC_ERROR = 1 << 0, /* contexts of this GPU open no handles */
     SGPU_FAULT_NO_MEMORY = 1 << 1, /* allocations fail */
     SGPU_FAULT_NO_DMABUF = 1 << 2, /* the driver has no dma-buf */
-    SGPU_FAULT_NO_PEER = 1 << 3,   /* no access between this and other GPUs */
+    SGPU_FAULT_NO_PEER = 1 << 3,   /* no access between this GPU and others */
     SGPU_FAULT_NO_DEVICE = 1 << 4  /* cuInit does not find the GPU */
 } sgpu_fault_t;
 
 /* Only processes that own a slot increment its counters. They are never reset,
  * so a sum over slots never decreases. */
 typedef enum sgpu_counter {
-    SGPU_CNT_COPIES_IN, /* from host memory */
+    SGPU_CNT_COPIES_IN, /* copies from host memory */
     SGPU_CNT_BYTES_IN,
-    SGPU_CNT_COPIES_OUT, /* to host memory */
+    SGPU_CNT_COPIES_OUT, /* copies to host memory */
     SGPU_CNT_BYTES_OUT,
     SGPU_CNT_COPIES_LOCAL, /* within the GPU */
     SGPU_CNT_BYTES_LOCAL,
-    SGPU_CNT_COPIES_PEER, /* to another GPU */
+    SGPU_CNT_COPIES_PEER, /* copies to another GPU */
     SGPU_CNT_BYTES_PEER,
     SGPU_CNT_MEMSETS,
     SGPU_CNT_HOST_FUNCS,
@@ -84,17 +84,17 @@ typedef struct sgpu_slot {
 typedef struct sgpu_link {
     _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
     _Atomic uint64_t tat;                           /* as in base/gcra.h */
-    _Atomic uint64_t bytes;                         /* carried so far */
-    _Atomic uint32_t is_down;                       /* 1: cut */
+    _Atomic uint64_t bytes;                         /* bytes carried so far */
+    _Atomic uint32_t is_down;                       /* 1: down */
 } sgpu_link_t;
 
 typedef struct sgpu_gpu {
     uint32_t node;                           /* constant */
-    uint32_t index;                          /* in the node; constant */
+    uint32_t index;                          /* index in the node; constant */
     _Atomic uint32_t faults;                 /* bits of sgpu_fault_t */
     _Atomic uint32_t copy_errors;            /* copies that will fail */
-    sgpu_link_t pcie_in;                     /* from host memory */
-    sgpu_link_t pcie_out;                    /* to host memory */
+    sgpu_link_t pcie_in;                     /* PCIe from host memory */
+    sgpu_link_t pcie_out;                    /* PCIe to host memory */
     sgpu_link_t up;                          /* switch: out of this GPU */
     sgpu_link_t down;                        /* switch: into this GPU */
     sgpu_link_t mesh[SGPU_SESSION_MAX_GPUS]; /* mesh: to GPU i of the node */
@@ -105,14 +105,14 @@ typedef struct sgpu_session {
     uint64_t magic;
     uint32_t version;
     uint32_t ready;        /* 1: all fields are valid */
-    uint64_t size;         /* size of the file */
+    uint64_t size;         /* size of the file in bytes */
     uint64_t id;           /* random number that distinguishes this session from
                             * others */
     uint32_t num_nodes;    /* constant, like the next seven */
-    uint32_t num_gpus;     /* per node */
+    uint32_t num_gpus;     /* number per node */
     uint32_t link_kind;    /* sgpu_link_kind_t */
     uint32_t first_faults; /* faults of each GPU when the session starts */
-    uint64_t memory_bytes; /* memory of each GPU */
+    uint64_t memory_bytes; /* bytes of memory per GPU */
     uint32_t has_peermem;  /* 1: rails register device memory by its address */
     uint32_t reserved;
     uint64_t first_link_rate_bytes_per_s;
@@ -125,7 +125,7 @@ typedef struct sgpu_session {
 
 typedef struct sgpu_session_params {
     unsigned num_nodes;
-    unsigned num_gpus; /* per node; 0: the session has no GPUs */
+    unsigned num_gpus; /* number per node; 0: the session has no GPUs */
     sgpu_link_kind_t link_kind;
     uint64_t link_rate_bytes_per_s; /* 0: no limit */
     uint64_t pcie_rate_bytes_per_s; /* 0: no limit */

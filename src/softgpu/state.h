@@ -1,7 +1,8 @@
 /*
  * The state of a process that uses software GPUs: devices, contexts, memory,
- * streams and events. One lock, sgpu.lock, protects all of it. A thread that
- * copies bytes releases the lock, and holds references to the memory instead.
+ * streams and events. One lock, sgpu.lock, protects the whole state. A thread
+ * that copies bytes releases the lock, and holds references to the memory
+ * instead.
  */
 #ifndef MRAIL_SGPU_STATE_H
 #define MRAIL_SGPU_STATE_H
@@ -18,7 +19,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-/* Device memory is allocated in units of this size. */
+/* Size in bytes of the units in which device memory is allocated. */
 #define SGPU_PAGE 65536u
 /* Granularity of cuMemCreate and of address reservations, as on real GPUs. */
 #define SGPU_GRANULE (UINT64_C(2) << 20)
@@ -56,7 +57,7 @@ struct sgpu_ctx {
     unsigned flags;
     unsigned refs; /* primary: number of retains */
     int is_primary;
-    /* error of the work that failed; every later call returns it */
+    /* error of failed work; every later call returns it */
     CUresult error;
     uint32_t peers;       /* bit i: access to the memory of device i */
     mrail_list_t streams; /* list of sgpu_stream_t */
@@ -73,7 +74,7 @@ typedef struct sgpu_phys {
     uint64_t size; /* size of the file */
     sgpu_gpu_t *gpu;
     sgpu_dev_t *dev;  /* `gpu` as a device of this process; NULL: not visible */
-    uint64_t charged; /* bytes to return to the GPU at the end */
+    uint64_t charged; /* bytes to release on the GPU at the end */
     int is_shareable; /* cuMemCreate with a file descriptor as handle type */
     dev_t st_dev;     /* identifies the file, together with st_ino */
     ino_t st_ino;
@@ -91,24 +92,24 @@ typedef enum sgpu_mem_kind {
 /* A range of addresses known to the driver. */
 typedef struct sgpu_mem {
     sgpu_mem_kind_t kind;
-    unsigned refs; /* held by the table and by work in streams */
+    unsigned refs; /* number held by the table and by work in streams */
     uint64_t base, size;
-    char *view;        /* address at which this library accesses it */
+    char *view;        /* address at which this library accesses the range */
     sgpu_phys_t *phys; /* NULL: host memory */
     uint64_t offset;   /* offset in phys */
     sgpu_dev_t *dev;
-    uint64_t ctx; /* handle of the context that made it */
+    uint64_t ctx; /* handle of the context that created the range */
     uint64_t id;  /* unique in the process */
     uint64_t pool;
     unsigned flags;      /* host memory: the caller's flags */
-    unsigned opened;     /* imported: number of opens */
+    unsigned opened;     /* imported: number of times it was opened */
     uint32_t readers;    /* mapped memory: bit i is 1 if device i may read */
     uint32_t writers;    /* bit i is 1 if device i may write; other kinds:
                           * all bits are 1 */
     int is_freed;        /* freed by a cuMemFreeAsync that its stream has not
                        * reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    int peer_is_enabled; /* imported with peer access */
+    int peer_is_enabled; /* 1: imported with peer access */
 } sgpu_mem_t;
 
 struct sgpu_stream {
@@ -128,12 +129,12 @@ struct sgpu_stream {
     uint64_t legacy_seen; /* last operation of the legacy stream that this
                            * stream waits for */
     uint64_t seen_by_legacy;
-    mrail_ns_t ideal_ns; /* end of the last operation, on a machine whose
-                          * engine is never late */
+    mrail_ns_t ideal_ns; /* end of the last operation on an engine that is never
+                          * late */
 };
 
-/* Records of an interprocess event, in a memory file. Record n is in the entry
- * n modulo the number of entries. */
+/* Records of an interprocess event, in a memory file. Record n is in entry n
+ * modulo the number of entries. */
 #define SGPU_EVENT_RECORDS 64
 typedef struct sgpu_event_page {
     _Atomic uint64_t recorded;                 /* number of the last record */
@@ -147,7 +148,7 @@ typedef struct sgpu_event {
     unsigned flags;
     sgpu_stream_t *stream; /* stream of the last record; NULL: never recorded */
     uint64_t seq;       /* sequence number of the last record in that stream */
-    mrail_ns_t time_ns; /* when the last record was complete */
+    mrail_ns_t time_ns; /* time at which the last record was complete */
     int fd;             /* memory file of an interprocess event; -1: none */
     sgpu_event_page_t *page;
 } sgpu_event_t;
@@ -212,7 +213,7 @@ int sgpu_phys_reopen(const sgpu_phys_t *phys, uint64_t offset);
 /* Returns the range that contains the address, or NULL. */
 sgpu_mem_t *sgpu_mem_find(uint64_t address);
 /* Like sgpu_mem_find(), but also finds memory that only earlier work in streams
- * may use. */
+ * may access. */
 sgpu_mem_t *sgpu_mem_find_any(uint64_t address);
 /* Returns 1 if [address, address + size) touches a known range. */
 int sgpu_mem_overlaps(uint64_t address, uint64_t size);
@@ -233,8 +234,8 @@ static inline int sgpu_mem_is_host(const sgpu_mem_t *mem)
 {
     return mem->phys == NULL;
 }
-/* Visit all ranges in the order of their addresses. NULL means that there are
- * no more. */
+/* Return the ranges in the order of their addresses; NULL: there are no
+ * more. */
 sgpu_mem_t *sgpu_mem_first(void);
 sgpu_mem_t *sgpu_mem_after(const sgpu_mem_t *mem);
 

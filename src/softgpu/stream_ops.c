@@ -1,12 +1,12 @@
-/* Operations that programs put into streams, besides copies and events: memory
- * sets, host functions, and values in memory. */
+/* Operations in streams other than copies and events: memory sets, host
+ * functions, and values in memory. */
 #include "config.h"
 #include "softgpu/copy.h"
 
 /* ---- Memory sets ---- */
 
-/* If is_async is 0, the call returns only after it has set host memory, or
- * memory with SYNC_MEMOPS, as with a real driver. */
+/* Sets memory. If is_async is 0, the call returns only after it has set host
+ * memory, or memory with SYNC_MEMOPS, as with a real driver. */
 static CUresult set_run(CUdeviceptr to, unsigned unit, uint32_t value,
                         size_t num, int is_async, CUstream handle)
 {

@@ -39,7 +39,7 @@ static int vmm_is_granular(uint64_t number)
     return (number != 0) && (number % SGPU_GRANULE == 0);
 }
 
-/* Maps `size` bytes at a multiple of `alignment`: maps more than needed, and
+/* Maps `size` bytes at a multiple of `alignment`. Maps a larger range, and
  * unmaps the rest. */
 static void *vmm_map_aligned(uint64_t size, uint64_t alignment)
 {
@@ -286,7 +286,7 @@ CUresult cuMemExportToShareableHandle(void *shareable,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* The pointer itself holds the number of the descriptor, which the caller
+/* The pointer itself contains the number of the descriptor, which the caller
  * keeps. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_p,
                                         void *shareable,
@@ -345,7 +345,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     mem->phys = phys;
     mem->offset = offset;
     mem->view = phys->view + offset;
-    mem->readers = mem->writers = 0; /* cuMemSetAccess changes this */
+    mem->readers = mem->writers = 0; /* cuMemSetAccess() grants access */
     mem->ctx = 0;
     if (sgpu_mem_insert(mem) != 0) {
         free(mem);
@@ -355,8 +355,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Calls func for every mapping in the range. The mappings must cover it without
- * gaps, and must not extend beyond it. */
+/* Calls func for every mapping in the range. The mappings must cover the range
+ * exactly, without gaps. */
 static CUresult vmm_for_each(uint64_t address, uint64_t size,
                              void (*func)(sgpu_mem_t *mem, const void *arg),
                              const void *arg)

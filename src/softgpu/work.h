@@ -34,30 +34,31 @@ typedef struct sgpu_op {
     sgpu_op_kind_t kind;
     uint64_t seq;        /* sequence number in its stream */
     uint64_t serial;     /* sequence number in the process */
-    mrail_ns_t ready_ns; /* earliest start on a machine that is never late */
-    /* Result of the last step: the time of the next one, or MRAIL_NS_NEVER to
-     * wait for any event. */
+    mrail_ns_t ready_ns; /* earliest start on an engine that is never late */
+    /* result of the last step: the time of the next step, or MRAIL_NS_NEVER to
+     * wait for any event */
     mrail_ns_t wake_ns;
     union {
         struct {
             sgpu_place_t to, from;
             uint64_t width, rows, done; /* bytes, rows, bytes */
             sgpu_path_t path;
-            /* when the bytes counted in `done` have crossed the links */
+            /* time at which the bytes counted in `done` have crossed the
+             * links */
             mrail_ns_t end_ns;
             void *staged; /* copy of the source, which the op frees */
         } copy;
         struct {
             sgpu_place_t to;
             uint32_t value;
-            unsigned unit; /* 1, 2 or 4 bytes */
+            unsigned unit; /* element size: 1, 2 or 4 bytes */
             uint64_t num;
         } set;
         struct {
             mrail_list_t due; /* dev->funcs */
             CUhostFn func;
             CUstreamCallback callback; /* NULL: func */
-            CUstream stream;           /* as given by the caller */
+            CUstream stream;           /* handle that the caller passed */
             uint64_t ctx_handle;
             void *arg;
             int is_started, is_done;
@@ -144,12 +145,13 @@ void sgpu_launch_destroy(sgpu_launch_t *launch);
 /* ---- event.c ---- */
 void sgpu_event_get(sgpu_event_t *event);
 void sgpu_event_put(sgpu_event_t *event);
-/* A new interprocess event gets the page in fd. Returns NULL on failure. */
+/* Creates an interprocess event with the page in fd. Returns NULL on
+ * failure. */
 sgpu_event_t *sgpu_event_create(sgpu_dev_t *dev, unsigned flags, int fd);
 static inline int sgpu_event_page_is_done(const sgpu_event_page_t *page,
                                           uint64_t number)
 {
-    /* A later record of the same entry implies this one. */
+    /* A later record in the same entry implies that this one is complete. */
     return page->done[number % SGPU_EVENT_RECORDS] >= number;
 }
 

@@ -93,7 +93,7 @@ typedef struct mrail_calls_comm {
     uint64_t computed, called, last;
     uint32_t size, rank;
     char name[48];
-    uint64_t counts[MRAIL_CALLS_NUM_KINDS]; /* entered, by kind */
+    uint64_t counts[MRAIL_CALLS_NUM_KINDS]; /* calls entered, by kind */
     mrail_calls_record_t records[MRAIL_CALLS_RECORDS];
 } mrail_calls_comm_t;
 

@@ -26,9 +26,9 @@ mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path);
  * success only. */
 mrail_page_status_t mrail_follow_open_fd(mrail_follow_t *follow, int fd);
 
-/* Asks the process for records until mrail_follow_close(). A process with
- * UCX_MRAIL_TELEMETRY_RECORDING=n writes records only while this is so, and
- * needs up to a second to notice. */
+/* Requests records from the process until mrail_follow_close(). A process with
+ * UCX_MRAIL_TELEMETRY_RECORDING=n writes records only during this time, and
+ * needs up to a second to detect the request. */
 void mrail_follow_request(const mrail_follow_t *follow);
 
 /* Skips the records that are already in the ring. Returns 0 or -EINVAL. */

@@ -15,7 +15,7 @@
 #define READ_TRIES 64
 
 struct mrail_page_file {
-    mrail_tele_file_t file; /* its mapping is the ring */
+    mrail_tele_file_t file; /* the file; its mapping is the ring */
     mrail_ring_t ring;      /* its initial state, for mrail_page_ring() */
     union {
         mrail_page_t page;

@@ -53,8 +53,8 @@ typedef struct mrail_page_lane {
     uint16_t sport; /* UDP source port */
     uint16_t rail;  /* index */
     uint16_t moves; /* moves to other source ports, at most UINT16_MAX */
-    /* state of the lane, or of its path if the lane is up but the path is
-     * not */
+    /* state of the lane, or of its path if the lane is up but the path is not,
+     * or if the lane has failed and is closed */
     char state[16];
 } mrail_page_lane_t;
 

@@ -77,7 +77,7 @@ typedef struct mrail_ring_header {
     uint32_t record_size;
     uint32_t num_records; /* a power of two */
     uint32_t reserved[11];
-    uint64_t head; /* in a cache line of its own */
+    uint64_t head; /* in a separate cache line */
     uint64_t padding[7];
 } mrail_ring_header_t;
 

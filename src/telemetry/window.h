@@ -58,8 +58,8 @@ static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
 }
 
 /* Adds a completion with the same time stamp as the last one, and redistributes
- * the time of the batch. Not inlined, because the common case needs the
- * registers. */
+ * the time of the batch. The function is not inlined, because the common case
+ * needs the registers. */
 static __attribute__((noinline, unused)) void
 mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
                       unsigned size, uint64_t bytes)

@@ -255,7 +255,7 @@ static const mrail_option_t bench_options[] = {
      MRAIL_OPTION_UNSIGNED, OPTION(token_ns), 0, 1000000000, NULL},
     {"--seed", "N", "seed of the draw of experts (1)", MRAIL_OPTION_UINT64,
      OPTION(seed), 0, UINT64_MAX, NULL},
-    /* in the order of mrail_bench_plan_t */
+    /* order of mrail_bench_plan_t */
     {"--plan", "both|yes|no",
      "allow plans or not; both: measure each step with and without a plan, "
      "one directly after the other (both)",
@@ -265,7 +265,7 @@ static const mrail_option_t bench_options[] = {
      "alltoallv, p2p: comma-separated sizes in bytes, with k, m or g (KiB, "
      "MiB, GiB); FIRST:LAST:FACTOR is a range, such as 1:64m:2",
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
-    /* in the order of mrail_bench_memory_t */
+    /* order of mrail_bench_memory_t */
     {"--memory", "host|device|managed",
      "place the buffers in this memory (host); device and managed use the GPU "
      "whose number is that of the rank on its node",

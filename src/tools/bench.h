@@ -31,7 +31,7 @@ typedef struct mrail_bench_options {
     uint64_t sizes[MRAIL_BENCH_MAX_SIZES]; /* bytes */
     unsigned num_sizes;
     unsigned iterations;
-    /* for sizes up to MRAIL_BENCH_SMALL; 0: `iterations` */
+    /* iterations for sizes up to MRAIL_BENCH_SMALL; 0: `iterations` */
     unsigned small_iterations;
     /* minimum number of iterations before the timed ones; MRAIL_BENCH_AUTO:
      * 2 */
@@ -44,7 +44,7 @@ typedef struct mrail_bench_options {
     unsigned num_skews;
     unsigned window;             /* p2p: messages in flight */
     int bidirectional;           /* p2p: 1 streams in both directions */
-    mrail_bench_memory_t memory; /* where the buffers are */
+    mrail_bench_memory_t memory; /* kind of memory of the buffers */
     /* moe: `sizes` are tokens */
     uint32_t moe_skews[MRAIL_BENCH_MAX_SKEWS]; /* millionths */
     unsigned num_moe_skews;

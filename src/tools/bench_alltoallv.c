@@ -84,7 +84,7 @@ static void fill_all(const exchange_t *ex, uint64_t iteration)
     }
 }
 
-/* Returns 1 if every received byte is what its sender wrote. */
+/* Returns 1 if every received byte equals the byte that its sender wrote. */
 static int check_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int from = 0; from < ex->ranks; ++from) {

@@ -13,7 +13,7 @@ void mrail_bench_device_open(void);
 
 typedef enum mrail_bench_memory {
     MRAIL_BENCH_HOST,
-    MRAIL_BENCH_DEVICE, /* the CPU cannot touch it */
+    MRAIL_BENCH_DEVICE, /* the CPU cannot access it */
     /* the driver moves its pages; neither NICs nor other processes can access
      * it */
     MRAIL_BENCH_MANAGED,

@@ -15,7 +15,7 @@ int mrail_bench_kernels_open(void);
 /* Fills device memory with the bytes of mrail_bench_fill(), and waits. */
 void mrail_bench_kernels_fill(void *memory, size_t size, uint64_t seed);
 
-/* Returns how many bytes of device memory are wrong. */
+/* Returns the number of wrong bytes in device memory. */
 uint64_t mrail_bench_kernels_verify(const void *memory, size_t size,
                                     uint64_t seed);
 

@@ -129,7 +129,7 @@ void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
 int diagnose_check_calls(const diagnose_snapshot_t *snapshot,
                          diagnose_report_t *report);
 
-/* For qsort(3). */
+/* Compares two doubles, for qsort(3). */
 static inline int diagnose_double_order(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

@@ -41,9 +41,9 @@ static inline const char *diagnose_comm_name(const mrail_calls_comm_t *comm)
 /* Returns a communicator in whose collective the rank is, or NULL. */
 const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls);
 
-/* Adds a finding that a rank runs outside MPI. `why` says who waits for it. If
- * the rank hardly gets a core, but is not starved, the time limit is twice as
- * long. */
+/* Adds a finding that a rank runs outside MPI. `why` describes the ranks that
+ * wait for it. If the rank hardly gets a core, but is not starved, the time
+ * limit is twice as long. */
 void diagnose_add_compute(const diagnose_check_t *check,
                           const diagnose_rank_t *rank, const char *why);
 

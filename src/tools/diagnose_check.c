@@ -97,9 +97,9 @@ static int any_alive(const diagnose_snapshot_t *snapshot)
     return 0;
 }
 
-/* Names processes that ended before the others, or that are stopped, which
- * needs no further evidence. If all have ended, names those that ended long
- * before the last one. */
+/* Names processes that ended before the others, or that are stopped. These
+ * findings need no further evidence. If all processes have ended, names those
+ * that ended long before the last one. */
 static void check_processes(const diagnose_snapshot_t *snapshot,
                             diagnose_report_t *report)
 {

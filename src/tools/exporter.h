@@ -29,7 +29,7 @@
 typedef struct exporter_limits {
     unsigned max_jobs;
     unsigned max_ranks; /* processes of a job on this machine */
-    uint64_t keep_ns;   /* how long a process that has ended is exported */
+    uint64_t keep_ns;   /* time for which an ended process is exported */
 } exporter_limits_t;
 
 /* Why processes are left out. */
@@ -59,16 +59,16 @@ typedef struct exporter_selection {
     unsigned left_out[EXPORTER_REASONS]; /* processes */
 } exporter_selection_t;
 
-/* Selects processes of `pages`. If there are too many jobs, those with a running
- * process come first, then those that started first, so that the selection is
- * stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with *selection
- * empty. The selection refers to `pages`. */
+/* Selects processes of `pages`. If there are too many jobs, those with a
+ * running process come first, then those that started first, so that the
+ * selection is stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with
+ * *selection empty. The selection refers to `pages`. */
 int exporter_select(const pages_t *pages, const exporter_limits_t *limits,
                     uint64_t now_ns, exporter_selection_t *selection);
 void exporter_selection_cleanup(exporter_selection_t *selection);
 
-/* Returns how long a process has been in its current MPI call, or 0. `now_ns`
- * is CLOCK_MONOTONIC. */
+/* Returns the time for which a process has been in its current MPI call, or 0.
+ * `now_ns` is CLOCK_MONOTONIC. */
 uint64_t exporter_in_call(const mrail_calls_t *calls, uint64_t now_ns);
 
 /* ---- metrics ---- */
@@ -76,7 +76,7 @@ uint64_t exporter_in_call(const mrail_calls_t *calls, uint64_t now_ns);
 /* Figures of the exporter itself. */
 typedef struct exporter_self {
     uint64_t scrapes;     /* earlier ones */
-    uint64_t duration_ns; /* of the last one */
+    uint64_t duration_ns; /* duration of the last scrape */
     uint64_t cpu_ns;
     uint64_t start_ns; /* CLOCK_REALTIME */
 } exporter_self_t;
@@ -97,7 +97,7 @@ typedef enum exporter_scope {
     EXPORTER_PROCESS, /* mpi_job, rank, pid */
     EXPORTER_RAIL,    /* rail */
     EXPORTER_LANE,    /* peer, lane */
-    EXPORTER_PROGRAM  /* those of EXPORTER_PROCESS, and program */
+    EXPORTER_PROGRAM  /* labels of EXPORTER_PROCESS, and program */
 } exporter_scope_t;
 
 typedef enum exporter_type { EXPORTER_GAUGE, EXPORTER_COUNTER } exporter_type_t;
@@ -111,7 +111,7 @@ typedef struct exporter_value {
 /* The subject of a sample. The fields below its scope are not valid. */
 typedef struct exporter_subject {
     const exporter_view_t *view;
-    unsigned row; /* for EXPORTER_ONE: number of the sample */
+    unsigned row; /* EXPORTER_ONE: number of the sample */
     const exporter_process_t *process;
     unsigned rail;
     const mrail_page_lane_t *lane;
@@ -145,8 +145,8 @@ typedef enum exporter_format {
     EXPORTER_OPENMETRICS /* OpenMetrics 1.0 */
 } exporter_format_t;
 
-/* Returns the format that a value of the header Accept asks for. It may be
- * NULL. */
+/* Returns the format that a value of the header Accept requests. The value may
+ * be NULL. */
 exporter_format_t exporter_format(const char *accept);
 const char *exporter_content_type(exporter_format_t format);
 

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_MS 1000 /* longest time until a late client is noticed */
-#define END_MS 2000  /* for requests that have begun when the server ends */
+#define WAIT_MS 1000 /* longest time until a late client is detected */
+#define END_MS 2000  /* time limit for requests at the end of the server */
 #define END_STEP_MS 20
 
 /* A connection. */
@@ -119,8 +119,8 @@ static answer_t make_answer(const server_t *server,
                                      index_page);
 }
 
-/* The library calls this function when it has the header of a request, and again
- * when the request is complete. A request with a body is refused. */
+/* The library calls this function when it has the header of a request, and
+ * again when the request is complete. A request with a body is refused. */
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection,
                                   const char *url, const char *method,
                                   const char *version, const char *upload,

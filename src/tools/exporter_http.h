@@ -1,6 +1,6 @@
 /*
- * The HTTP server of mrail exporter: answers one request after the other, in the
- * calling thread. A connection carries one request.
+ * The HTTP server of mrail exporter: answers one request after the other, in
+ * the calling thread. A connection carries one request.
  *
  * Built on libmicrohttpd. Without it, exporter_http_serve() returns -ENOSYS.
  */
@@ -30,9 +30,9 @@ typedef struct exporter_http_ops {
     void *arg;
 } exporter_http_ops_t;
 
-/* Serves the listening socket `fd`, and closes it, until *end is set by a signal
- * handler. Requests that have begun get their answer first. Returns 0, or
- * -errno if the server cannot start. */
+/* Serves the listening socket `fd`, and closes it, until *end is set by a
+ * signal handler. Requests that have begun get their answer first. Returns 0,
+ * or -errno if the server cannot start. */
 int exporter_http_serve(int fd, const exporter_http_ops_t *ops,
                         const volatile sig_atomic_t *end);
 
@@ -53,8 +53,8 @@ typedef struct exporter_listen {
  * unchanged. */
 int exporter_listen_parse(const char *text, exporter_listen_t *listen);
 
-/* Returns a listening socket, or -errno. If the port was 0, writes the port that
- * the system chose into *listen. */
+/* Returns a listening socket, or -errno. If the port was 0, writes the port
+ * that the system chose into *listen. */
 int exporter_listen_open(exporter_listen_t *listen);
 
 #endif

@@ -121,8 +121,9 @@ static exporter_value_t of_more_lanes(const exporter_subject_t *subject)
     return number(subject->process->page->more_lanes);
 }
 
-/* Returns the counter of that name. The pages of one version have their
- * counters in the same order, so the first guess is usually right. */
+/* Returns the counter with that name. The pages of one version have their
+ * counters in the same order, so the search usually succeeds at the first
+ * place. */
 static exporter_value_t of_counter(const mrail_page_t *page, const char *name)
 {
     static unsigned guess;
@@ -171,7 +172,7 @@ static exporter_value_t of_rail_lanes(const exporter_subject_t *subject)
     return number(rail_of(subject)->num_lanes);
 }
 
-static exporter_value_t of_rail_suspect(const exporter_subject_t *subject)
+static exporter_value_t of_rail_paths_not_up(const exporter_subject_t *subject)
 {
     /* The states of a path that is not up; src/rail/proto/health.h. */
     static const char *const states[] = {"suspect", "down", "retired",
@@ -255,10 +256,10 @@ static exporter_value_t of_lane_sport(const exporter_subject_t *subject)
 
 static const char *const build_labels[] = {"version=\"" PACKAGE_VERSION "\"",
                                            NULL};
-/* In the order of exporter_reason_t. */
+/* order of exporter_reason_t */
 static const char *const left_out_labels[] = {
     "reason=\"limit\"", "reason=\"ended\"", "reason=\"duplicate\"", NULL};
-/* In the order of of_refused(). */
+/* order of of_refused() */
 static const char *const refused_labels[] = {"reason=\"other_user\"",
                                              "reason=\"other_version\"",
                                              "reason=\"broken\"", NULL};
@@ -378,8 +379,9 @@ const exporter_metric_t exporter_metrics[] = {
      NULL},
     {"mrail_rail_lanes", GAUGE, RAIL, "Lanes that are connected.",
      of_rail_lanes, 0, NULL, NULL},
-    {"mrail_rail_suspect_lanes", GAUGE, RAIL,
-     "Connected lanes whose path is not up.", of_rail_suspect, 0, NULL, NULL},
+    {"mrail_rail_paths_not_up", GAUGE, RAIL,
+     "Paths that are not up, also those without a lane.", of_rail_paths_not_up,
+     0, NULL, NULL},
     {"mrail_rail_in_flight_bytes", GAUGE, RAIL, "Bytes in flight.",
      of_rail_in_flight, 0, NULL, NULL},
     {"mrail_rail_speed_bytes_per_second", GAUGE, RAIL,

@@ -21,8 +21,8 @@ typedef struct calls_reading {
     mrail_calls_t *calls;
 } calls_reading_t;
 
-/* Returns a process with that id, and with the job and rank of `calls` unless it
- * is NULL. */
+/* Returns a process with that id, and with the job and rank of `calls` unless
+ * it is NULL. */
 static exporter_process_t *find_process(const exporter_selection_t *selection,
                                         unsigned pid,
                                         const mrail_calls_t *calls)

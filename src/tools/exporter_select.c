@@ -12,7 +12,7 @@ typedef struct job {
     unsigned first, count;
     unsigned position; /* among the jobs, by name */
     int alive;
-    uint64_t start_ns; /* of its first process */
+    uint64_t start_ns; /* start of its first process */
 } job_t;
 
 static int is_kept(const pages_item_t *item, const exporter_limits_t *limits,

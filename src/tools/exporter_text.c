@@ -39,7 +39,8 @@ void exporter_escape(char *to, const char *text)
 
 /* ---- labels ---- */
 
-/* The labels of a process, its rails and its lanes, which many samples share. */
+/* The labels of a process, its rails and its lanes, which many samples
+ * share. */
 typedef struct labels {
     char process[192];
     char program[EXPORTER_ESCAPED(64) + 16];

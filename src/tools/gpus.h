@@ -11,7 +11,7 @@
 #define MRAIL_GPUS_MAX 16 /* maximum per node */
 
 typedef struct mrail_gpus_options {
-    unsigned num;       /* per node; 0: not given */
+    unsigned num;       /* GPUs per node; 0: not given */
     const char *link;   /* text of --gpu-link; NULL: not given */
     const char *pcie;   /* text of --pcie; NULL: not given */
     uint64_t memory;    /* bytes of each GPU; 0: not given */

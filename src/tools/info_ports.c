@@ -18,7 +18,7 @@ typedef struct lane_ports {
     mrail_port_control_t control;
 } lane_ports_t;
 
-/* Describes how ports are set, and what is uncertain. */
+/* Describes how ports are set, and which parts of this are uncertain. */
 static const char *control_words(const mrail_port_control_t *control)
 {
     static const char *const words[] = {

@@ -36,7 +36,7 @@ typedef struct mrail_run_options {
      * all */
     const char *devices;
     mrail_run_stock_t stock;
-    int is_rank; /* this process is a rank, for example of srun */
+    int is_rank; /* 1: this process is a rank, for example of srun */
 } mrail_run_options_t;
 
 /* Installation paths. */

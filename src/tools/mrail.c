@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         puts(PACKAGE_STRING);
         return 0;
     }
-    if (strcmp(argv[1], "--list-commands") == 0) { /* for the completions */
+    if (strcmp(argv[1], "--list-commands") == 0) { /* used by the completions */
         list_names(dir);
         return 0;
     }

@@ -25,7 +25,7 @@ typedef enum mrail_option_type {
     MRAIL_OPTION_SECONDS, /* double, min to max milliseconds */
     MRAIL_OPTION_CHOICE,  /* unsigned: index into the words of `value` */
     MRAIL_OPTION_CALL,    /* func() parses the value */
-    MRAIL_OPTION_HEADING, /* not an option: a heading in the help text */
+    MRAIL_OPTION_HEADING, /* a heading in the help text instead of an option */
 } mrail_option_type_t;
 
 /* `value` is NULL if an optional value was omitted. The function must report an

@@ -12,7 +12,7 @@
 
 typedef struct pages_reading {
     pages_t *pages;
-    const char *command; /* for warnings; NULL: print none */
+    const char *command; /* command name for warnings; NULL: print none */
     const char *job;
     int64_t
         oldest_s; /* skip ended processes that last wrote before this time */

@@ -20,8 +20,8 @@ typedef enum wire_type {
 #define LENGTH_SIZE 2u
 
 _Static_assert(PACKET_SIZE <= 1u << (7 * LENGTH_SIZE), "a length has room");
-/* Each text has a tag and a length, each argument too. The numbers of an event
- * and its flow take less than 12 varints. */
+/* Each text has a tag and a length, and so has each argument. The numbers of an
+ * event and its flow take less than 12 varints. */
 _Static_assert((2 * PERFETTO_ARGS + 2) * (PERFETTO_TEXT + 4) +
                        PERFETTO_ARGS * (LENGTH_SIZE + 2) + 12 * VARINT_SIZE <=
                    PACKET_SIZE,

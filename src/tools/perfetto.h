@@ -54,8 +54,8 @@ typedef struct perfetto_track {
     uint64_t id;
     uint64_t parent;  /* 0: none */
     const char *name; /* NULL: none */
-    const char *unit; /* of a counter; NULL: the track has slices */
-    uint32_t pid;     /* of the track of a process; otherwise 0 */
+    const char *unit; /* unit of a counter; NULL: the track has slices */
+    uint32_t pid;     /* process id of a process track; otherwise 0 */
     int32_t order;    /* place among the tracks of the parent, or of the process
                        * among the processes */
 } perfetto_track_t;
@@ -66,7 +66,7 @@ typedef struct perfetto_event {
     uint64_t track;
     const char *category; /* NULL: none */
     const char *name;     /* NULL: none */
-    uint64_t value;       /* of a counter, at most INT64_MAX */
+    uint64_t value;       /* value of a counter, at most INT64_MAX */
     /* An arrow leads from each event to the next one with the same number. 0:
      * none. */
     uint64_t flow;

@@ -85,8 +85,8 @@ static void fill_rails(plan_arms_net_t *net, entry_t *entry, uint32_t rails,
     }
 }
 
-/* Divides the bytes of a tile evenly over the rails. The senders keep what
- * their own rails have room for, and move the rest to other GPUs of the
+/* Divides the bytes of a tile evenly over the rails. The senders keep as many
+ * bytes as their own rails can carry, and move the rest to other GPUs of the
  * node. */
 static void balance(plan_arms_net_t *net, entry_t *entries, size_t num,
                     uint32_t rails, double bytes)

@@ -25,7 +25,7 @@ typedef struct plan_arms_net {
     const mrail_plan_demand_t *demands;
     size_t num_demands;
     unsigned num_nodes, num_rails, num_ranks, num_links, num_leaf_groups;
-    mrail_plan_link_t *links; /* as listed by the plan */
+    mrail_plan_link_t *links; /* links in the order of the plan */
     double *bytes;            /* by link, for the current arm */
     double relayed;           /* bytes times relays, for the current arm */
     uint32_t *words;          /* memory of the following arrays */

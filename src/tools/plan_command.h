@@ -16,7 +16,7 @@
 
 /* A computed plan and its inputs. */
 typedef struct plan_run {
-    const char *topo_name, *demand_name; /* as given on the command line */
+    const char *topo_name, *demand_name; /* names that the command line gives */
     uint64_t seed;
     char *topo_text, *demand_text; /* demand_text NULL: from a pattern */
     size_t demand_length;
@@ -31,7 +31,7 @@ typedef struct plan_run {
     double plan_s; /* median planning time */
     unsigned repeat;
     int with_pieces, with_links, with_arms;
-    plan_arm_t arms[PLAN_NUM_ARMS]; /* if with_arms */
+    plan_arm_t arms[PLAN_NUM_ARMS]; /* valid if with_arms is 1 */
 } plan_run_t;
 
 /* These print to stdout. */

@@ -144,7 +144,7 @@ static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
 }
 
 /* A PCI device may have several names, such as "cuda0" and "nvml0". Only the
- * first is used. */
+ * first name is used. */
 static int is_gpu(hwloc_obj_t object, hwloc_obj_t last_device)
 {
     return (is_osdev(object, HWLOC_OBJ_OSDEV_GPU) ||

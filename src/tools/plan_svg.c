@@ -30,7 +30,7 @@ typedef enum group {
 /* A cell of the map. It shows the most loaded of its links. */
 typedef struct cell {
     mrail_plan_link_t link;
-    double load[2]; /* before, after */
+    double load[2]; /* load before and after */
     int used;
 } cell_t;
 

@@ -16,7 +16,7 @@ typedef unsigned __int128 wide_t;
 static uint64_t log2_of(uint32_t n)
 {
     unsigned whole = 31u - (unsigned)__builtin_clz(n);
-    /* in [1, 2), with 31 fractional bits */
+    /* a number in [1, 2) with 31 fractional bits */
     uint64_t x = ((uint64_t)n << 31) >> whole;
     uint64_t log = whole;
 

@@ -219,7 +219,7 @@ static void check_script(const mrail_run_options_t *options)
         mrail_tool_usage(COMMAND, "--script %s: not a file", options->script);
     }
     /* A session with this name may already exist and have checksums and GPUs,
-     * although this command does not ask for them. */
+     * although this command does not request them. */
     if (options->session != NULL) {
         session.has_icrc = 1;
         if (options->gpus.num == 0) {

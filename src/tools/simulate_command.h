@@ -34,7 +34,7 @@ typedef struct simulate_case {
 typedef struct simulate_run {
     const char *fabric_name;
     const mrail_fabric_t *fabric;
-    const char *pattern; /* as given on the command line */
+    const char *pattern; /* text that the command line gives */
     uint64_t bytes;      /* bytes that each host sends in a phase; 0: demands */
     /* lower bound on the time, from the rates of the links */
     double bound_s;

@@ -24,8 +24,8 @@ typedef struct planner {
     mrail_sim_message_t *planned;
     uint32_t num_planned, room;
     unsigned hosts, rails;
-    uint32_t *first;   /* for each host, the rank of its rail 0 */
-    uint32_t *rank_of; /* for each link to a host, its rank */
+    uint32_t *first;   /* by host: the rank of its rail 0 */
+    uint32_t *rank_of; /* by link to a host: its rank */
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;

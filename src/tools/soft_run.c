@@ -32,7 +32,7 @@
 
 typedef struct soft_run {
     sroce_session_params_t params;
-    const char *rates;     /* as given on the command line; NULL: not given */
+    const char *rates;     /* text that the command line gives; NULL: none */
     unsigned nodes, rails; /* 0: not given */
     int given_icrc, given_mtu;
     unsigned node;      /* NODE_OF_RANK: from the launcher's variables */

@@ -234,8 +234,8 @@ static void script_count(script_run_t *run, mrail_ns_t now_ns)
     }
 }
 
-/* Opens the GPUs, if there are any, and remembers what their links have
- * carried. */
+/* Opens the GPUs, if there are any, and stores the bytes that their links have
+ * carried so far. */
 static int script_open_gpus(script_run_t *run)
 {
     unsigned num, first = sroce_session_num_devs(run->session);

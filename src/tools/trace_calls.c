@@ -49,7 +49,7 @@ static void start_comm(trace_calls_t *calls, trace_comm_t *shown,
     }
 }
 
-/* All ranks give the same collective the same number, so arrows lead from the
+/* The same collective has the same number on all ranks, so arrows lead from the
  * rank that entered it first to the one that entered it last. */
 static uint64_t call_flow(const mrail_calls_comm_t *comm, uint64_t n)
 {

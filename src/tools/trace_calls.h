@@ -8,7 +8,7 @@
 
 /* The calls of a communicator that have been shown. */
 typedef struct trace_comm {
-    uint64_t id; /* of the communicator; 0: this place is free */
+    uint64_t id; /* id of the communicator; 0: unused entry */
     uint64_t track;
     uint64_t next;    /* number of the next collective to show */
     uint64_t last_ns; /* end of the last one that was shown */
@@ -22,7 +22,7 @@ typedef struct trace_calls {
     uint64_t next_past;
     int has_past, has_started;
     uint64_t shown;
-    uint64_t missed; /* overwritten before they were read */
+    uint64_t missed; /* calls overwritten before they were read */
     trace_comm_t comms[MRAIL_CALLS_COMMS];
 } trace_calls_t;
 
@@ -35,8 +35,8 @@ void trace_calls_init(trace_calls_t *calls, perfetto_t *trace, uint64_t process,
  * call. */
 void trace_calls_add(trace_calls_t *calls, const mrail_calls_t *copy);
 
-/* Adds what trace_calls_add() adds, and the collectives and the wait in which
- * the process is: their slices have no end. */
+/* Like trace_calls_add(), but also adds the collectives and the wait in which
+ * the process is. Their slices have no end. */
 void trace_calls_finish(trace_calls_t *calls, const mrail_calls_t *copy);
 
 #endif

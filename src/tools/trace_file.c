@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define COMMAND "trace"
-/* Number of looks at the rings between two looks at calls and events, and
+/* Number of reads of the rings between two reads of calls and events, and
  * between two searches for new processes. */
 #define LOOKS_CALLS 5u
 #define LOOKS_FIND 100u
@@ -148,7 +148,7 @@ static void find_calls(trace_source_t *source)
 
 /* Returns the offset for a process. The processes of this machine share a
  * clock, so all use the same value, which keeps the order of their events. A
- * file that comes from elsewhere has a clock of its own. */
+ * file from another machine has a clock of its own. */
 static uint64_t offset_for(const writing_t *writing, const mrail_page_t *page)
 {
     uint64_t a = page->clock_offset_ns, b = writing->offset_ns;
@@ -202,7 +202,7 @@ static uint64_t now_of(const trace_sources_t *sources,
                : mrail_clock_now();
 }
 
-/* Reads the new records, and says if the file is no longer valid. */
+/* Reads the new records, and reports whether the file is still valid. */
 static void take(const trace_sources_t *sources, trace_source_t *source)
 {
     int was_broken = source->is_broken;

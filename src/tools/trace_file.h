@@ -12,8 +12,8 @@ typedef struct trace_file {
     uint64_t limit;    /* bytes, after which the trace ends */
 } trace_file_t;
 
-/* Follows the processes and writes what they do. SIGINT and SIGTERM end the
- * trace. Returns the exit status. */
+/* Follows the processes and writes their records, calls and events. SIGINT and
+ * SIGTERM end the trace. Returns the exit status. */
 int trace_file_write(const trace_file_t *file, trace_sources_t *sources);
 
 #endif

@@ -38,7 +38,7 @@ typedef struct trace_row {
     uint64_t records;
     uint64_t failed;
     uint64_t messages; /* `count` of the records */
-    uint64_t bytes;    /* without failed chunks */
+    uint64_t bytes;    /* bytes, excluding failed chunks */
     /* Lowest rate over MRAIL_TELE_WINDOW consecutive chunks, in bytes per
      * second; 0: unknown. */
     uint64_t low;

@@ -18,7 +18,7 @@ enum { ORDER_EVENTS = 10, ORDER_POSTS, ORDER_RAILS }; /* after trace_calls.c */
 /* A track for slices that do not overlap. */
 typedef struct trace_slot {
     uint64_t id;
-    uint64_t end_ns; /* of the last slice */
+    uint64_t end_ns; /* end of the last slice */
 } trace_slot_t;
 
 /* Several records of a lane are outstanding at once, so their slices overlap.
@@ -37,25 +37,25 @@ typedef struct trace_rail {
     uint64_t counter; /* id of the bandwidth track */
     uint64_t bin;     /* number of the current interval of the counter */
     uint64_t bin_bytes;
-    uint64_t bytes;   /* of all records without failure */
-    uint64_t carried; /* at the start of the trace, from the page */
+    uint64_t bytes;   /* bytes of all records without failure */
+    uint64_t carried; /* bytes on the page when the trace began */
 } trace_rail_t;
 
 struct trace_tracks {
     perfetto_t *trace;
-    uint64_t id; /* of the process */
+    uint64_t id; /* id of the process */
     uint64_t posts, events;
     uint64_t offset_ns;
     int (*rank_of)(const void *arg, uint64_t peer);
     const void *arg;
     uint64_t next_event;
-    uint64_t missed, invalid; /* that have been shown */
+    uint64_t missed, invalid; /* numbers that have been reported */
     trace_calls_t calls;
     mrail_page_t page; /* the last copy */
     mrail_hash_t lanes;
     trace_lane_t **all_lanes;
     unsigned num_lanes;
-    unsigned num_slots; /* of all lanes */
+    unsigned num_slots; /* number of slots of all lanes */
     trace_rail_t rails[MRAIL_RING_LANES];
     trace_totals_t totals;
 };

@@ -12,7 +12,7 @@
  *     rail mlx5_0:1
  *       lane 0 to rank 2         a slice for each record: post to completion
  *
- * The memory is bounded, whatever the records contain. No I/O other than
+ * The memory is bounded for any content of the records. No I/O other than
  * through perfetto_t.
  */
 #ifndef MRAIL_TOOLS_TRACE_TRACKS_H
@@ -33,13 +33,13 @@
 typedef struct trace_tracks trace_tracks_t;
 
 typedef struct trace_tracks_config {
-    const mrail_page_t *page; /* as it was at the start of the trace */
+    const mrail_page_t *page; /* page at the start of the trace */
     const char *host;         /* in an archive; NULL: this machine */
     /* Number of the process. It replaces the process id in traces of archives,
      * because hosts may use the same process id. */
     unsigned number;
     uint64_t offset_ns; /* CLOCK_REALTIME minus the clock of the ring */
-    int has_past; /* 1: shows what was there before; 0: only what follows */
+    int has_past;       /* 1: shows earlier records, too; 0: only later ones */
     /* Returns the rank with this id, or -1. */
     int (*rank_of)(const void *arg, uint64_t peer);
     const void *arg;
@@ -47,8 +47,8 @@ typedef struct trace_tracks_config {
 
 /* The contents of a trace for one process. */
 typedef struct trace_totals {
-    uint64_t records; /* shown */
-    uint64_t bytes;   /* of records without failure */
+    uint64_t records; /* number of records shown */
+    uint64_t bytes;   /* bytes of records without failure */
     uint64_t failed;  /* records with a failure */
     uint64_t missed;  /* records that were overwritten before they were read */
     uint64_t invalid;
@@ -59,8 +59,8 @@ typedef struct trace_totals {
     uint64_t missed_events;
 } trace_totals_t;
 
-/* Returns the tracks, or NULL if memory runs out. `trace` must exist longer.
- * Nothing of *config is kept but rank_of and arg. */
+/* Returns the tracks, or NULL if memory runs out. `trace` must exist longer. Of
+ * *config, only rank_of and arg are kept. */
 trace_tracks_t *trace_tracks_create(perfetto_t *trace,
                                     const trace_tracks_config_t *config);
 void trace_tracks_destroy(trace_tracks_t *tracks);
@@ -70,7 +70,7 @@ void trace_tracks_destroy(trace_tracks_t *tracks);
 int trace_tracks_record(trace_tracks_t *tracks,
                         const mrail_ring_record_t *record);
 
-/* Notes how many records are missing by now, in total. */
+/* Updates the total number of missing records. */
 void trace_tracks_missing(trace_tracks_t *tracks,
                           const mrail_ring_reader_t *reader, uint64_t now_ns);
 

@@ -11,7 +11,7 @@
 
 #define PREFIX "UCX_MRAIL_"
 #define NAME_LONGEST 32
-#define FAR 3u /* this many edits make a different word */
+#define FAR 3u /* this number of edits makes a different word */
 
 /* The transport's other variables: those of src/uct/mrail_config.c, and those
  * that UCX adds to every transport. test/ucx/info.sh compares the list. */
@@ -33,7 +33,7 @@ static const char *const transport_params[] = {
 };
 
 typedef struct search {
-    const char *name; /* without the prefix */
+    const char *name; /* name without the prefix */
     unsigned edits;   /* edits from the name to `nearest`; only names with
                        * fewer edits count */
     char nearest[NAME_LONGEST + 1];

@@ -11,10 +11,9 @@
 #include <uct/base/uct_iov.inl>
 #include <uct/base/uct_md.h>
 
-/* Registration caches. If UCP has its own cache (cache_mem_types), it covers
- * all transports, and UCX_RCACHE_ENABLE controls it. An md must then have no
- * cache, and UCP asserts this. Older UCP versions expect each md to have a
- * cache. */
+/* Registration caches. If UCP has its own cache (cache_mem_types), that cache
+ * covers all transports, and UCX_RCACHE_ENABLE controls it. UCP then asserts
+ * that no md has a cache. Older UCP versions expect each md to have one. */
 #if HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES
 #define UCT_MRAIL_HAVE_UCP_RCACHE 1
 #elif HAVE_UCX_MD_RCACHE

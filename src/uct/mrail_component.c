@@ -12,8 +12,8 @@
 #include "uct/mrail_mem.h"
 #include "uct/mrail_tls.h"
 
-/* Logs once if UCX_NET_DEVICES excludes mrail:1, which a site-wide setting may
- * do unnoticed. */
+/* Logs once if UCX_NET_DEVICES excludes mrail:1. A site-wide setting may
+ * exclude it without the user's knowledge. */
 static void warn_if_excluded(void)
 {
     static int warned;

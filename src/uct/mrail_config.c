@@ -62,8 +62,8 @@ static size_t size_of_memunits(size_t size)
     if (size == UCS_MEMUNITS_AUTO) {
         return MRAIL_SIZE_AUTO;
     }
-    /* UCX's "inf" has the same bits as the engine's "auto", so the engine gets
-     * the next lower value. */
+    /* "inf" of UCX has the same bits as "auto" of the engine, so the engine
+     * gets the next lower value. */
     return (size == UCS_MEMUNITS_INF) ? SIZE_MAX - 1 : size;
 }
 

@@ -1,7 +1,7 @@
 /*
  * RDMA READs for a collective component. They use an engine interface that is
  * separate from those of UCX. This interface belongs to the oldest open md: it
- * uses the registration cache of that md, and closes with it.
+ * uses the registration cache of that md, and closes together with that md.
  */
 #include "config.h"
 #include "uct/mrail_direct.h"
@@ -37,8 +37,8 @@ typedef struct loss {
     char peer[512];
 } loss_t;
 
-/* Serialises the calls on the interface. The callbacks that run under this lock
- * make no calls on it. */
+/* Lock of the interface. The callbacks that run under this lock make no calls
+ * on the interface. */
 static pthread_mutex_t direct_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Open mds, in the order of their opening. */
@@ -46,7 +46,7 @@ static uct_mrail_md_t *first_md;
 
 static mrail_iface_t *direct_iface; /* NULL: not open */
 static direct_ep_t *direct_eps;
-static loss_t loss; /* not yet reported */
+static loss_t loss; /* loss that is not reported yet */
 static unsigned num_rails;
 /* rail of the engine, indexed by the number that callers use */
 static unsigned rail_index[MRAIL_MAX_RAILS];
@@ -86,7 +86,8 @@ static void direct_lanes(uct_mrail_direct_lanes_t *lanes)
     }
 }
 
-/* Writes what the rails have carried, by the numbers of this interface. */
+/* Writes the bytes that each rail has carried, indexed by the numbers of this
+ * interface. */
 static void copy_carried(const mrail_quota_t *quota, uint64_t *carried)
 {
     for (unsigned i = 0; i < num_rails; ++i) {
@@ -257,7 +258,7 @@ static int direct_ep_set_uplinks(uct_mrail_direct_ep_t *tl_ep, unsigned rail,
     return ret;
 }
 
-/* The registration cache has its own lock, so this function takes none. */
+/* The registration cache has its own lock, so this function takes no lock. */
 static int direct_mem_get(void *address, size_t length,
                           uct_mrail_direct_mem_t **mem_p)
 {
@@ -296,7 +297,7 @@ static size_t direct_key_pack(const uct_mrail_direct_mem_t *mem, void *buffer)
 
 /* ---- READs ---- */
 
-/* Fills in the engine's quota. Returns 0 if there is none. */
+/* Fills in the engine's quota. Returns 0 if no quota is set. */
 static int set_quota(const uint64_t *bytes, uint64_t until_ns,
                      mrail_quota_t *quota)
 {
@@ -332,7 +333,7 @@ static void direct_quota_destroy(uct_mrail_direct_quota_t *quota,
     free(quota);
 }
 
-/* Returns the quota of a READ, or NULL. */
+/* Returns the quota of a READ, or NULL if there is none. */
 static mrail_quota_t *quota_of(direct_read_t *read)
 {
     const uct_mrail_direct_get_t *get = read->get;
@@ -402,8 +403,8 @@ static __attribute__((noinline)) void report_loss(void)
     }
 }
 
-/* Reports a lost peer before the caller sees that a READ has failed: the caller
- * would end the job without naming the peer. */
+/* Reports a lost peer before the caller sees that a READ has failed. The caller
+ * would otherwise end the job without naming the peer. */
 static void direct_progress(void)
 {
     int is_lost = 0;

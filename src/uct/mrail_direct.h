@@ -8,8 +8,8 @@
  * data and compare the sizes of the structures.
  *
  * Functions return 0 or -errno, as in rail/mrail.h. Any thread may call them
- * after open() has returned. There are no callbacks: a READ reports its
- * completion in its own structure.
+ * after open() has returned. There are no callbacks: the completion of a READ
+ * is stored in its own structure.
  */
 #ifndef UCT_MRAIL_DIRECT_H
 #define UCT_MRAIL_DIRECT_H
@@ -21,25 +21,25 @@
 
 #define UCT_MRAIL_DIRECT_ADDRESS_MAX 96 /* bytes */
 #define UCT_MRAIL_DIRECT_KEY_MAX 68     /* bytes */
-#define UCT_MRAIL_MAX_UPLINKS 64u       /* per leaf */
+#define UCT_MRAIL_MAX_UPLINKS 64u       /* per leaf switch */
 
 typedef struct uct_mrail_direct_ep uct_mrail_direct_ep_t;
 typedef struct uct_mrail_direct_mem uct_mrail_direct_mem_t;
 typedef struct uct_mrail_direct_quota uct_mrail_direct_quota_t;
 
-/* One READ. Rails are numbered as uct_mrail_rails() lists them. */
+/* One READ. Rails have the numbers of uct_mrail_rails(). */
 typedef struct uct_mrail_direct_get {
     /* ---- set by the caller ---- */
     void *buffer;
-    size_t length;               /* > 0 */
+    size_t length;               /* bytes, > 0 */
     uct_mrail_direct_mem_t *mem; /* registration that covers the buffer */
     uint64_t remote_address;
-    const void *key; /* key of the remote memory; get() does not keep it */
-    /* Bytes that each rail should carry; all 0: the transport decides. After
-     * the time until_ns, any rail may take the rest. */
+    const void *key; /* key of the remote memory, valid during get() */
+    /* bytes that each rail should carry; all 0: the transport decides. After
+     * until_ns, any rail may carry the remaining bytes. */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
     uint64_t until_ns; /* time of CLOCK_MONOTONIC */
-    /* instead of `quota` and until_ns; NULL: there is none */
+    /* quota to use instead of `quota` and until_ns; NULL: there is none */
     uct_mrail_direct_quota_t *shared;
 
     /* ---- set by the transport; valid once status is not -EINPROGRESS ---- */
@@ -53,7 +53,7 @@ typedef struct uct_mrail_direct_get {
  * of its leaf (orchestrator/ports.h). */
 typedef struct uct_mrail_direct_lanes {
     uint32_t uplinks;   /* uplinks per leaf; 0: there are no port rules */
-    uint32_t num_lanes; /* lanes per rail to a peer */
+    uint32_t num_lanes; /* number of lanes per rail to a peer */
     uint32_t nic_index[UCT_MRAIL_MAX_RAILS];
 } uct_mrail_direct_lanes_t;
 
@@ -67,10 +67,10 @@ typedef struct uct_mrail_direct_ops {
     /* Fills in the lanes of the rails. */
     void (*lanes)(uct_mrail_direct_lanes_t *lanes);
 
-    /* Opens the interface to the engine; later calls do nothing. is_threaded:
+    /* Opens the interface to the engine. Later calls do nothing. is_threaded:
      * several threads may use UCX or these functions at the same time. close()
-     * closes the interface; otherwise it closes with the transport. All READs
-     * must have ended by then. */
+     * closes the interface. Without close(), it closes together with the
+     * transport. All READs must have ended by then. */
     int (*open)(int is_threaded);
     void (*close)(void);
 
@@ -87,8 +87,8 @@ typedef struct uct_mrail_direct_ops {
                           const double *uplinks, unsigned count);
 
     /* Registers host memory or device memory for READs, or takes a reference to
-     * a cached registration. Logs no error. Returns -EOPNOTSUPP for device
-     * memory that no rail can access, and for managed memory. */
+     * a cached registration. Logs no error. Returns -EOPNOTSUPP for managed
+     * memory, and for device memory that no rail can access. */
     int (*mem_get)(void *address, size_t length,
                    uct_mrail_direct_mem_t **mem_p);
     void (*mem_put)(uct_mrail_direct_mem_t *mem);
@@ -96,18 +96,18 @@ typedef struct uct_mrail_direct_ops {
      * UCT_MRAIL_DIRECT_KEY_MAX bytes. Returns its length. */
     size_t (*key_pack)(const uct_mrail_direct_mem_t *mem, void *buffer);
 
-    /* Creates a quota that several READs from one peer consume together: the
-     * bytes of each rail, and until_ns as above. Returns 0 or -ENOMEM. */
+    /* Creates a quota that several READs from one peer share: the bytes of each
+     * rail, and until_ns as above. Returns 0 or -ENOMEM. */
     int (*quota_create)(const uint64_t bytes[UCT_MRAIL_MAX_RAILS],
                         uint64_t until_ns, uct_mrail_direct_quota_t **quota_p);
-    /* Destroys a quota whose READs have all ended. Writes the bytes that each
-     * rail has carried. */
+    /* Destroys a quota all of whose READs have ended. Writes the bytes that
+     * each rail has carried. */
     void (*quota_destroy)(uct_mrail_direct_quota_t *quota,
                           uint64_t carried[UCT_MRAIL_MAX_RAILS]);
 
     /* Starts a READ. `get` must remain valid until the READ has completed.
-     * Returns 0, -EAGAIN (retry after progress), or the error because of which
-     * the peer cannot be read. */
+     * Returns 0; -EAGAIN: retry after progress; or another error: the peer
+     * cannot be read. */
     int (*get)(uct_mrail_direct_ep_t *ep, uct_mrail_direct_get_t *get);
     /* Makes progress and completes READs. */
     void (*progress)(void);

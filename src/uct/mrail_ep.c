@@ -31,10 +31,10 @@ static ssize_t length_or_status(ptrdiff_t ret)
 }
 
 /*
- * Converts a UCT iov to the engine's list. A UCT entry of `count` blocks that
- * are `stride` apart becomes one entry if the blocks are adjacent, and
- * otherwise `count` entries. Empty entries are dropped. Returns the number of
- * entries, or -EINVAL if there are more than MRAIL_MAX_IOV.
+ * Converts a UCT iov to the engine's list. A UCT entry has `count` blocks,
+ * whose starts are `stride` bytes apart. Adjacent blocks become one entry;
+ * other blocks become one entry each. Empty entries are dropped. Returns the
+ * number of entries, or -EINVAL if there are more than MRAIL_MAX_IOV.
  */
 static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
 {
@@ -381,7 +381,7 @@ ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
     case UCS_OK:
         ++*count;
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
-    case UCS_INPROGRESS: /* partially sent: let other endpoints proceed */
+    case UCS_INPROGRESS: /* partially sent: dispatch other endpoints next */
         ++*count;
         return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
     default: /* no resources: dispatch this endpoint again on the next progress

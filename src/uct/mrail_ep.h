@@ -9,7 +9,7 @@
 typedef struct uct_mrail_ep {
     uct_base_ep_t super;
     mrail_ep_t *ep;
-    /* oldest first; later operations wait behind it */
+    /* oldest request first; later operations wait behind them */
     ucs_arbiter_group_t pending;
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
     uint8_t device_addr[MRAIL_DEVICE_ADDR_MAX]; /* the peer's device address */
@@ -26,7 +26,7 @@ int uct_mrail_ep_is_connected(const uct_ep_h tl_ep,
                               const uct_ep_is_connected_params_t *params);
 #endif
 
-/* The operations in uct_iface_ops_t, whose contracts are in uct/api/uct.h. */
+/* The operations of uct_iface_ops_t. Their contracts are in uct/api/uct.h. */
 ucs_status_t uct_mrail_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
                                    const void *payload, unsigned length);
 ssize_t uct_mrail_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id,
@@ -67,8 +67,8 @@ ucs_status_t uct_mrail_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
 void uct_mrail_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
                                 void *arg);
 
-/* Callback for the arbiter. `arg` points to an unsigned that counts the
- * requests sent. */
+/* Callback for the arbiter. `arg` points to an unsigned that counts the sent
+ * requests. */
 ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
                                               ucs_arbiter_group_t *group,
                                               ucs_arbiter_elem_t *elem,

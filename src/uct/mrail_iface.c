@@ -38,10 +38,9 @@
 #define ALIGN_BEST 512
 #define MAX_MTU 4096
 
-/* Fragment length with which the default overhead was measured. UCP divides the
- * overhead by the fragment length. It therefore underestimates the cost of long
- * fragments, because every byte is copied at both ends, however long the
- * fragment is. */
+/* Fragment length in bytes with which the default overhead was measured. UCP
+ * divides the overhead by the fragment length. It therefore underestimates the
+ * cost of long fragments, whose bytes are all copied at both ends. */
 #define OVERHEAD_FRAGMENT 8192.0
 
 /* Cost in seconds of copying a fragment of this length at both ends. UCX 1.13
@@ -110,9 +109,9 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     return UCS_OK;
 }
 
-/* Measured fraction of the PUT and GET bandwidth that active messages reach
- * when all rails are busy. Each active message takes a credit and is delivered
- * in order (docs/decisions/0014). */
+/* Fraction of the PUT and GET bandwidth that active messages reach when all
+ * rails are busy, as measured. Each active message takes a credit and is
+ * delivered in order (docs/decisions/0014). */
 #define AM_BANDWIDTH_PART 0.9
 
 /* Bytes per second of the copy in am_zcopy (docs/decisions/0007). am_bcopy
@@ -131,8 +130,7 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
         return am_bandwidth;
     case UCT_EP_OP_AM_ZCOPY:
         /* The cost of the copy is part of the bandwidth and not of the
-         * overhead, because UCP requests the overhead only once, for all
-         * lengths. */
+         * overhead. UCP requests the overhead only once, for all lengths. */
         return 1 / (1 / am_bandwidth + 1 / AM_COPY_BANDWIDTH);
     default:
         return bandwidth;
@@ -153,7 +151,7 @@ static void limit_overheads(uct_perf_attr_t *attr, double limit)
     }
 }
 
-/* UCP uses these estimates to compare operations. */
+/* Estimates with which UCP compares operations. */
 static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
                                         uct_perf_attr_t *attr)
 {
@@ -236,7 +234,7 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     uct_mrail_iface_t *iface = arg;
 
-    /* The id comes from the network. */
+    /* The id comes from the network and may be invalid. */
     if (ucs_unlikely(am_id >= UCT_AM_ID_MAX)) {
         ucs_error("mrail: a peer sent active message id %u; there are only "
                   "%d: message dropped",
@@ -265,7 +263,7 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     uct_mrail_loss_func_t loss_func = uct_mrail_loss_func;
     char peer[512];
 
-    if (loss_func != NULL) { /* the user may destroy the endpoint below */
+    if (loss_func != NULL) { /* before the user destroys the endpoint below */
         mrail_ep_describe(engine_ep, peer, sizeof(peer));
     }
     handled =
@@ -281,12 +279,12 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     }
 }
 
-/* A request that found no room is retried after any activity that may have made
- * room. Without activity, it is retried after this many polls, because a lane
- * may merely be waiting for a deadline. */
+/* Number of polls without activity after which a pending request is retried.
+ * The request is also retried after any activity that may have made room. The
+ * polls are necessary because a lane may merely wait for a deadline. */
 #define MRAIL_PENDING_POLLS 16
 
-/* Retries the pending operations if something has happened since the last
+/* Retries the pending operations if there has been activity since the last
  * attempt, or after many polls. */
 static UCS_F_NOINLINE void dispatch_pending(uct_mrail_iface_t *iface,
                                             unsigned *count)

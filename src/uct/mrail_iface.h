@@ -15,8 +15,8 @@ typedef struct uct_mrail_iface {
     ucs_arbiter_t arbiter; /* endpoints with pending requests */
     int is_dispatching;    /* 1: the arbiter is dispatching */
     uint64_t activity;     /* the engine's activity at the last dispatch */
-    unsigned empty_polls;  /* number since the last dispatch */
-    /* group whose request is running, or NULL */
+    unsigned empty_polls;  /* number of polls since the last dispatch */
+    /* group whose request is being dispatched, or NULL */
     ucs_arbiter_group_t *dispatched;
 } uct_mrail_iface_t;
 

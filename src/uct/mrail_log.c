@@ -1,5 +1,5 @@
 /*
- * Connects the sink in src/base/log.h to UCX's log.
+ * Connects the log sink of src/base/log.h to UCX's log.
  */
 #include "config.h"
 #include "uct/mrail_log.h"
@@ -20,7 +20,7 @@ static void sink(mrail_log_level_t level, const char *file, unsigned line,
                  const char *text)
 {
     /* ucs_log() adds the file and line of this call. At debug and more verbose
-     * levels, the text therefore also contains those of the caller. */
+     * levels, the text therefore also contains the caller's file and line. */
     if (level >= MRAIL_LOG_DEBUG) {
         ucs_log(levels[level], "mrail: %s (%s:%u)", text, file, line);
     } else {

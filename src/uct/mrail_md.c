@@ -112,8 +112,8 @@ ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
         goto err_free;
     }
     mrail_engine_query(md->engine, &md->attr);
-    /* Only a process that has loaded the CUDA driver by now, as UCX's own CUDA
-     * modules do, can detect device memory. */
+    /* A process can detect device memory only if it has loaded the CUDA driver
+     * by now. UCX's own CUDA modules load it. */
     md->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     if (mrail_engine_device_access(md->engine) != MRAIL_CUDA_ACCESS_NONE) {
         md->reg_mem_types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA);

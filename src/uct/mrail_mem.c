@@ -1,5 +1,5 @@
 /*
- * Registration on all rails, the registration cache, remote keys.
+ * Registration on all rails, the registration cache, and remote keys.
  *
  * A registration may outlive the call that created it, but never the mapping.
  * The cache follows UCX's memory events and drops a region when its pages are
@@ -97,8 +97,8 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
     params.ops = &rcache_ops;
     status = ucs_rcache_create(&params, UCT_MRAIL_NAME, NULL, &md->rcache);
     if (status != UCS_OK) {
-        /* Without memory events, register at each call, which is always
-         * correct. */
+        /* Without memory events, this md registers memory at each call, which
+         * is always correct. */
         ucs_diag("mrail: no registration cache (%s): memory is registered at "
                  "each use",
                  ucs_status_string(status));
@@ -201,8 +201,8 @@ ucs_status_t uct_mrail_memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh)
     return status;
 }
 
-/* If this md does not register device memory, UCX mistakes it for host memory,
- * and would let the CPU copy parts of it. */
+/* Refuses device memory that this md does not register. UCX would otherwise
+ * treat it as host memory, and let the CPU copy parts of it. */
 static ucs_status_t md_reg(uct_mrail_md_t *md, void *address, size_t length,
                            uint64_t flags, uct_mem_h *memh_p)
 {

@@ -1,4 +1,4 @@
-/* The engine's rails, as shown to a collective component. */
+/* The engine's rails, in the form that a collective component reads. */
 #include "config.h"
 #include "uct/mrail_rails.h"
 

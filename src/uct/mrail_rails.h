@@ -1,7 +1,7 @@
 /*
  * The rails of this process, for a collective component. The component looks up
  * the symbol in libuct_mrail.so.0 with dlsym(3). Both sides can be built
- * separately, because only plain data is exchanged.
+ * separately, because they exchange only plain data.
  */
 #ifndef UCT_MRAIL_RAILS_H
 #define UCT_MRAIL_RAILS_H
@@ -15,8 +15,8 @@ typedef struct uct_mrail_rail {
     uint8_t gid[16]; /* identifies the port */
     double speed;    /* current rate of the port, bytes per second */
     /* rate, in bytes per second, that this process's GETs recently reached
-     * while they kept the rail busy; 0: unknown. Excludes traffic of other
-     * processes on the node. */
+     * while they kept the rail busy; 0: unknown. The rate excludes traffic of
+     * other processes on the node. */
     double live_in;
     double live_out; /* rate of PUTs, as for live_in */
     int is_up;       /* 0: the rail carries no traffic at present */

@@ -2,13 +2,13 @@
  * The version shim, libuct_mrail.so.0: the file that UCX, LD_PRELOAD or the
  * Open MPI hook loads. It does not contain the transport. It loads the
  * transport (mrail-uct.so) only if this process runs the UCX version for which
- * it was built.
+ * the transport was built.
  *
  * UCX's private structures differ between versions, so the transport must not
  * even be relocated in a process with another UCX. An undefined symbol would
- * kill a process with LD_PRELOAD; if all symbols exist, wrong structure layouts
- * are even worse. The shim itself always loads, because it needs only one
- * function, which every UCX has.
+ * kill a process with LD_PRELOAD. If all symbols exist, wrong structure layouts
+ * corrupt memory, which is worse. The shim itself always loads, because it
+ * needs only one function, which every UCX has.
  */
 #include "config.h"
 #include "uct/mrail_shim.h"

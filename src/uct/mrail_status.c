@@ -1,6 +1,6 @@
 /*
- * Converts the engine's errno values to UCX's ucs_status_t. Contains stubs for
- * unused slots.
+ * Converts the engine's errno values to UCX's ucs_status_t. Also contains the
+ * stubs for unused slots of function tables.
  */
 #include "config.h"
 #include "uct/mrail_status.h"

@@ -275,7 +275,7 @@ static size_t compare(const char *message, const char *expected, size_t size)
     return at;
 }
 
-/* Returns 1 if all messages that this rank received are right. */
+/* Returns 1 if all messages that this rank received are correct. */
 static int check(const test_t *test, const task_t *task)
 {
     char *expected = NULL; /* the send buffer of the peer */

@@ -23,7 +23,7 @@
 #define SLOT (128u << 10) /* bytes that one peer may write to */
 #define GUARD (64u << 10)
 #define GUARD_BYTE 0xc5
-#define WORDS 4 /* of the shared page, per rank */
+#define WORDS 4 /* words of the shared page per rank */
 
 typedef struct attacked {
     job_t *job;

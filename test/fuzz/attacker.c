@@ -3,10 +3,10 @@
  * namespace until it is killed or its time is up. It captures with a packet
  * socket and sends with a raw socket, so it can forge any source address.
  *
- * It knows only what an external host off the path can learn: old packets
+ * It uses only facts that an external host off the path can learn: old packets
  * (replayed, truncated, changed, from other addresses), queue pair numbers, and
- * whatever it guesses. It never forges a packet with the right queue pair,
- * source and next PSN, because RoCEv2 accepts such packets (docs/security.md).
+ * guesses. It never forges a packet with the right queue pair, source and next
+ * PSN, because RoCEv2 accepts such packets (docs/security.md).
  *
  * usage: attacker SECONDS [PACKETS-PER-MS]
  */

@@ -30,7 +30,7 @@ typedef struct fake_srq {
 typedef struct fake_send {
     uint64_t wr_id;
     uint32_t qp_num;
-    const struct ibv_ah *ah; /* for a datagram */
+    const struct ibv_ah *ah; /* address handle of a datagram */
 } fake_send_t;
 
 typedef struct fake_cq {
@@ -545,7 +545,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     fake_ah_t *ah;
 
     if (attr->grh.dgid.raw[12] >= 224) {
-        errno = EINVAL; /* as the software device does */
+        errno = EINVAL; /* the software device does the same */
         return NULL;
     }
     ah = object(sizeof(*ah));

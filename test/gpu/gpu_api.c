@@ -1,5 +1,5 @@
-/* Devices, contexts, memory and addresses: what programs may ask and do, and
- * what is refused. The session has 4 GPUs with 64 MiB each and mesh links. */
+/* Devices, contexts, memory and addresses: permitted and refused calls. The
+ * session has 4 GPUs with 64 MiB each and mesh links. */
 #include "config.h"
 #include "gpu_test.h"
 
@@ -112,7 +112,7 @@ static int test_primary_context(void)
     return 0;
 }
 
-/* A destroyed context takes its streams and its memory along. */
+/* Destroying a context also destroys its streams and its memory. */
 static int test_destroyed_context(void)
 {
     unsigned long long ids[2];
@@ -156,7 +156,7 @@ static int test_bad_handles(void)
     RESULT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(CU_STREAM_LEGACY));
     CU(cuStreamCreate(&stream, 0));
     CU(cuEventCreate(&event, 0));
-    /* A handle of another type, and stale handles. */
+    /* a handle of another type, and stale handles */
     RESULT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery((CUstream)event));
     RESULT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery((CUevent)stream));
     CU(cuStreamDestroy(stream));
@@ -239,7 +239,8 @@ static int test_pointer_attributes(void)
     CU(cuPointerGetAttribute(&ids[1], CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
     CHECK(ids[0] != ids[1]);
     CU(cuMemFree(address));
-    /* Ordinary host memory: no error for several attributes, but for one. */
+    /* For ordinary host memory, the call for several attributes returns no
+     * error, but the call for one attribute does. */
     CU(cuPointerGetAttributes(4, attrs, data, (uintptr_t)&host));
     CHECK((type == 0) && (ordinal == -2) && (found == NULL));
     RESULT(CUDA_ERROR_INVALID_VALUE,

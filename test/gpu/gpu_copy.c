@@ -78,7 +78,8 @@ static int test_streams_and_peers(void)
     return 0;
 }
 
-/* Every start and length around an alignment. The bytes beside stay. */
+/* Copies with every start and length around an alignment. The bytes before and
+ * after must not change. */
 static int test_edges(void)
 {
     CUdeviceptr a;
@@ -165,8 +166,8 @@ static int test_sets(void)
     return 0;
 }
 
-/* Ranges that leave an allocation, freed memory, and addresses of the wrong
- * kind. */
+/* Ranges that extend beyond an allocation, freed memory, and addresses of the
+ * wrong kind. */
 static int test_refusals(void)
 {
     CUdeviceptr a;
@@ -181,7 +182,7 @@ static int test_refusals(void)
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH((void *)(uintptr_t)a, a, 10));
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(a, (uintptr_t)in, 10));
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpy(0, a, 10));
-    /* Half host, half device: the range begins in front of the memory. */
+    /* half host, half device: the range begins before the memory */
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpy((uintptr_t)out, a - 8, 16));
     CU(cuMemcpyHtoD(a, in, 0));
     CU(cuMemFree(a));
@@ -189,8 +190,8 @@ static int test_refusals(void)
     return 0;
 }
 
-/* At the rate of this session, 2 MB take 40 ms: long enough to be seen on the
- * way on a busy machine, too. */
+/* At the rate of this session, 2 MB take 40 ms. Even on a busy machine, the
+ * test can therefore observe the copy in progress. */
 static int test_return(void)
 {
     const size_t size = 2000000;
@@ -213,12 +214,12 @@ static int test_return(void)
     CU(cuStreamSynchronize(stream));
     CU(cuStreamQuery(stream));
     CHECK(mrail_clock_now() - start_ns >= 40 * MRAIL_NS_PER_MS);
-    /* Between devices, also a call without "Async" returns early. */
+    /* Copies between devices return early even without "Async". */
     CU(cuMemcpyDtoD(b, a, size));
     RESULT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
     CU(cuCtxSynchronize());
     CU(cuStreamQuery(NULL));
-    /* With pageable memory, a call with "Async" does not. */
+    /* With pageable memory, a call with "Async" returns only at the end. */
     CU(cuMemcpyDtoHAsync(pageable, b, size, stream));
     CU(cuStreamQuery(stream));
     CHECK(gpu_differs(pageable, size, 6) == size);

@@ -1,6 +1,6 @@
 /*
- * Faults of GPUs: what a program sees of each. It sets them in the state of the
- * session, as fault scripts do.
+ * Faults of GPUs, and their effects on a program. The test sets the faults in
+ * the state of the session, as fault scripts do.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -80,7 +80,7 @@ static int test_cut(void)
     RESULT(CUDA_ERROR_NVLINK_UNCORRECTABLE, cuMemAlloc(&buffers[0], MIB));
     RESULT(CUDA_ERROR_NVLINK_UNCORRECTABLE,
            cuMemcpyDtoH(back, buffers[0], MIB));
-    /* Other contexts have none, and copies without access use PCIe. */
+    /* other contexts have no access, and copies without access use PCIe */
     CU(cuCtxCreate_v2(&fresh, 0, 0));
     RESULT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
            cuCtxEnablePeerAccess(contexts[1], 0));
@@ -104,7 +104,7 @@ static void set_result(CUstream stream, CUresult result, void *arg)
     *(_Atomic int *)arg = (int)result;
 }
 
-/* The link is cut while a copy is on it. */
+/* The link is cut during a copy. */
 static int test_cut_in_the_middle(void)
 {
     _Atomic int called = 0, result = 0;

@@ -1,7 +1,7 @@
 /*
- * Memory and events that processes share, dma-buf descriptors, what a killed
- * process leaves behind, and a CPU that touches device memory. Each process
- * calls cuInit itself; the first one only starts the others.
+ * Memory and events that processes share, dma-buf descriptors, remains of a
+ * killed process, and a CPU that accesses device memory. Each process calls
+ * cuInit itself; the first one only starts the others.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -113,7 +113,8 @@ static int receive_fd(void)
 
 static uint8_t bytes[SIZE];
 
-/* Writes to memory of its own, and finds what the other process has written. */
+/* Writes to its own memory, and finds the bytes that the other process has
+ * written. */
 static int memory_owner(void)
 {
     CUipcMemHandle handle;

@@ -15,7 +15,7 @@
 #include "test_kernels.inc"
 
 #define MIB ((size_t)1 << 20)
-#define BLOCKS 32 /* that run at the same time */
+#define BLOCKS 32 /* blocks that run at the same time */
 #define THREADS 64
 #define SEED 11
 
@@ -269,7 +269,7 @@ static int test_illegal(void)
         CU(cuMemsetD8(counter, 0, 8));
         args.counter = counter;
         args.address = (i == 0)   ? counter + 65536 - 4
-                       : (i == 1) ? other /* without access */
+                       : (i == 1) ? other /* a context without access */
                        : (i == 2) ? (uintptr_t)&host
                                   : 0;
         CU(launch(test_module, "test_kernel_touch", 5, NULL, &args));

@@ -1,4 +1,5 @@
-/* What src/cuda recognises of an application's pointers. */
+/* Tests how src/cuda recognises the kind of memory at an application's
+ * pointers. */
 #include "config.h"
 #include "gpu_test.h"
 
@@ -126,7 +127,7 @@ static int test_vmm(void)
     CU(cuMemSetAccess(base + GRANULE, 2 * GRANULE, &access, 1));
     CHECK(look(base + GRANULE + 7, GRANULE - 7) == 0);
     IS_DEVICE(3, base + GRANULE, GRANULE);
-    /* No memory, then device memory, and the reverse. */
+    /* host memory, then device memory, and the reverse */
     CHECK(look(base + GRANULE - 8, 16) == -EFAULT);
     CHECK(range.memory == MRAIL_CUDA_HOST);
     CHECK(strstr(mrail_cuda_range_text(-EFAULT), "host memory") != NULL);
@@ -256,7 +257,7 @@ static int test_contexts(void)
     mrail_cuda_sync_copies(&range);
     CU(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, a));
     CHECK(flags != 0);
-    /* Memory without a context on a device without a primary context. */
+    /* memory without a context on a device without a primary context */
     own = range.ctx;
     range.ctx = NULL;
     CU(cuDevicePrimaryCtxGetState(2, &flags, &is_active));
@@ -272,7 +273,7 @@ static int test_contexts(void)
     CHECK(!is_active);
     CU(cuCtxGetCurrent(&range.ctx));
     CHECK(range.ctx == current);
-    /* A context that the application has destroyed. */
+    /* a context that the application has destroyed */
     range.ctx = own;
     CU(cuCtxDestroy(own));
     CHECK(mrail_cuda_enter(&range) == -EIO);

@@ -1,4 +1,4 @@
-/* NVML: what UCX asks about devices and their links. */
+/* NVML: the queries of UCX about devices and their links. */
 #include "config.h"
 #include "gpu_test.h"
 #include "cuda/abi_nvml.h"
@@ -109,7 +109,8 @@ static int test_links(void)
     return 0;
 }
 
-/* A process that asks NVML keeps its slot: others do not take it over. */
+/* A process that uses NVML keeps its slot, and other processes cannot take
+ * it. */
 static int test_slot(void)
 {
     unsigned before = session->pids[0] == getpid();

@@ -47,7 +47,7 @@ static unsigned draw(program_t *p, unsigned limit)
 }
 
 /* Returns 1 if the work of the two streams executes in the order of the calls
- * anyway. */
+ * even without events. */
 static int is_ordered(const program_t *p, unsigned a, unsigned b)
 {
     return (a == b) ||

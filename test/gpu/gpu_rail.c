@@ -1,7 +1,7 @@
 /*
- * PUT and GET of the engine between device buffers of two processes. The CPU
- * crashes on device memory, so each test also proves that the engine does not
- * touch it.
+ * PUT and GET of the engine between device buffers of two processes. An access
+ * to device memory by the CPU causes a crash, so each test also proves that the
+ * engine does not access it.
  */
 #include "config.h"
 #include "../rail/job.h"

@@ -1,7 +1,7 @@
 /*
- * RDMA between device buffers of two processes, over a software rail: the memory
- * of a GPU is registered by its dma-buf descriptor. In a session with --peermem,
- * it is registered by its address as well.
+ * RDMA between device buffers of two processes, over a software rail: the
+ * memory of a GPU is registered by its dma-buf descriptor. In a session with
+ * --peermem, it is registered by its address as well.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -235,8 +235,8 @@ static int test_write(void)
     return ret;
 }
 
-/* Without a descriptor or nvidia-peermem, the rail has no way to the memory. A
- * range that is not wholly in an allocation is never registered. */
+/* Without a descriptor or nvidia-peermem, the rail cannot access the memory. A
+ * range that is not completely within an allocation is never registered. */
 static int test_address(void)
 {
     CUdeviceptr buffer, managed;

@@ -1,6 +1,6 @@
 /*
- * Relays whose payloads lie in device memory: exchanges of two to four
- * processes, and what the memory returns if the driver refuses something. The
+ * Relays whose payloads are in device memory: exchanges of two to four
+ * processes, and the errors of the memory if a call of the driver fails. The
  * test environment limits the rates of links, so that copies complete later.
  */
 #include "config.h"
@@ -144,13 +144,13 @@ static int test_cut_link(void)
     return test_third();
 }
 
-/* ---- what the driver refuses ---- */
+/* ---- driver calls that fail ---- */
 
 static const mrail_relay_shape_t shape = {
     .num_local = 1, .out_slots = 2, .in_slots = 2, .chunk = CHUNK};
 static char handle[MRAIL_RELAY_HANDLE_SIZE];
 static const void *const handles[] = {handle};
-static mrail_cuda_t driver; /* with functions that fail */
+static mrail_cuda_t driver; /* copy of the table, with functions that fail */
 static mrail_relay_memory_t *memory;
 
 /* Runs func in a process, because a parent that uses the driver cannot fork. */
@@ -308,7 +308,7 @@ static int test_destroyed_context(void)
     return in_process(destroyed_context);
 }
 
-/* The current context of the thread stays, and so does the primary one. */
+/* The current context of the thread and the primary context do not change. */
 static int current_context(void)
 {
     CUcontext own, now;

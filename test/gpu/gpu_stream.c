@@ -9,8 +9,8 @@
 
 #define SIZE ((size_t)100000)
 
-/* A host function that waits for the test. After a failed check nobody opens
- * the gate, so the wait is limited. */
+/* A host function that waits for the test. After a failed check, the test never
+ * ends the wait, so the wait is limited. */
 #define GATE_LIMIT_S 3
 
 typedef struct gate {
@@ -34,8 +34,8 @@ static void gate_init(gate_t *gate)
     atomic_store(&gate->passed, 0);
 }
 
-/* Returns when the engine of device 0 has looked at all work that is in streams
- * now: it takes streams in the order in which they got work. */
+/* Returns when the engine of device 0 has processed all work that is in streams
+ * now. The engine takes streams in the order in which they got work. */
 static int settle(void)
 {
     CUstream stream;
@@ -52,7 +52,7 @@ static int settle(void)
     return 0;
 }
 
-/* The stream is not idle, and does not get there by itself. */
+/* The stream is not idle, and does not become idle until the test acts. */
 #define BLOCKED(_stream)                                                       \
     do {                                                                       \
         CHECK(settle() == 0);                                                  \
@@ -153,7 +153,7 @@ static int test_events(void)
     RESULT(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     CU(cuStreamWaitEvent(second, event, 0));
     BLOCKED(second);
-    /* The stream waits for the record above, although a new one is made. */
+    /* the stream waits for the record above, although there is a newer one */
     CU(cuEventRecord(event, NULL));
     BLOCKED(second);
     sem_post(&gate.open);

@@ -1,13 +1,14 @@
 /*
- * For soft-gpus.sh.
+ * Helper of soft-gpus.sh.
  *
- * gpu_tool count: prints the numbers of the devices in the node, in the order
- * of this process, or the error of cuInit.
- * gpu_tool work DEVICE: allocates 4 MiB, fills 1 MiB by a kernel, and copies
- * 1 MiB in, to the other device and out. Calls a function that is not served three times. Prints "ready" and
- * waits for the end of its input.
- * gpu_tool copy: copies 4 MiB from device 0 to device 1. Prints "copied", or the
- * error.
+ *   gpu_tool count        prints the numbers of the node's devices, in the
+ *                         order of this process, or the error of cuInit
+ *   gpu_tool work DEVICE  allocates 4 MiB, fills 1 MiB by a kernel, and copies
+ *                         1 MiB in, to the other device and out; calls an
+ *                         unsupported function three times; prints "ready", and
+ *                         waits for the end of its input
+ *   gpu_tool copy         copies 4 MiB from device 0 to device 1; prints
+ *                         "copied", or the error
  */
 #include "config.h"
 #include "gpu_test.h"

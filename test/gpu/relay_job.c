@@ -16,7 +16,7 @@
 #define MAILS 4u
 #define TIMEOUT_S 50u
 
-/* ---- what processes share ---- */
+/* ---- memory that processes share ---- */
 
 typedef struct mailbox {
     _Atomic uint32_t num_sent, num_received;

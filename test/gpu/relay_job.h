@@ -25,7 +25,7 @@ typedef struct relay_job {
     unsigned out_slots, in_slots;
     size_t chunk;
     unsigned num_exchanges;
-    int has_no_checks; /* for figures */
+    int has_no_checks; /* 1: no checks, for measurements */
     /* If not NULL, rank 0 calls it after each step of its own. */
     void (*trouble)(void);
 } relay_job_t;
@@ -34,7 +34,7 @@ typedef struct relay_job {
 typedef struct relay_job_result {
     double seconds; /* the shortest exchange */
     uint64_t chunks;
-    int error;            /* of mrail_relay_progress() */
+    int error;            /* error of mrail_relay_progress() */
     unsigned num_unready; /* tests of copies that were not complete */
 } relay_job_result_t;
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail soft with GPUs: options, the state that it shows, sessions that do not
-# match, and what is left behind.
+# mrail soft with GPUs: options, the state that it shows, mismatched sessions,
+# and remaining files.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

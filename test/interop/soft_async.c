@@ -56,8 +56,8 @@ static void communication_established(void)
     OK();
 }
 
-/* A WRITE with a wrong key. The owner of the memory learns of it only by the
- * event. */
+/* A WRITE with a wrong key. Only the event reports it to the owner of the
+ * memory. */
 static void refused_access_is_an_event(void)
 {
     struct ibv_sge sge;

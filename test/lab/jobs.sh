@@ -97,4 +97,50 @@ for uplink in 0 1 2 3; do
     is "uplink $uplink is lost: the data is right" 2 \
         "$(grep -c '"data_ok": true' "$tmp/down$uplink")"
 done
+
+# When the uplink works again, the only lane of a pair of hosts returns to it. With
+# one lane per rail, the hosts of l1 use its last two uplinks.
+cat >"$tmp/repair" <<'END'
+export UCX_MRAIL_LANES_PER_RAIL=1
+"$mrail" bench alltoallv --soft lab -np 4 --json --sizes 4m --iterations 250 \
+    >"$tmp/repaired" 2>"$tmp/repaired.err" &
+sleep 3
+"$mrail" lab status >"$tmp/before"
+"$mrail" lab ctl l1:2 down
+sleep 4
+"$mrail" lab ctl l1:2 up
+"$mrail" lab status >"$tmp/up"
+sleep 6
+"$mrail" lab status >"$tmp/back"
+sleep 2
+"$mrail" lab status >"$tmp/after"
+wait $! || echo "exit status $?"
+END
+in_lab spread.fabric rules-drop sh "$tmp/repair" >"$tmp/out" 2>&1
+is 'an uplink fails and works again: the job succeeds' '' "$(cat "$tmp/out")"
+expect 'an uplink fails and works again: the data is right' "$tmp/repaired" \
+    '"data_ok": true'
+# share OLD NEW: the percentage of l1's bytes that its third uplink carried
+share()
+{
+    for file in "$1" "$2"; do
+        for spine in 1 2 3 4; do
+            bytes_of "l1-s$spine.0" up "$tmp/$file"
+        done | paste -sd ' '
+    done | awk 'NR == 1 { split($0, old) }
+        NR == 2 { for (i = 1; i <= NF; ++i) sum += $i - old[i]
+            printf "%.0f\n", ((sum > 0) ? 100 * ($3 - old[3]) / sum : -1) }'
+}
+: >"$tmp/start"
+for spine in 1 2 3 4; do
+    echo "l1-s$spine.0 0 0 0 0 0 0 0 0" >>"$tmp/start"
+done
+had=$(share start before)
+has=$(share back after)
+if [ "$had" -ge 10 ] && [ "$has" -ge $((had / 2)) ]; then
+    ok 'an uplink works again: its lanes return to it'
+else
+    not_ok 'an uplink works again: its lanes return to it' \
+        "it carried $had %, then $(share up back) %, and in the end $has %"
+fi
 finish

@@ -28,7 +28,7 @@ sleep 1000
 : "$1"
 END
 
-# left: prints what a lab has left behind, one item per line.
+# left: prints the remains of a lab, one item per line.
 left()
 {
     processes "$token" | sed 's/^/process /'

@@ -46,7 +46,7 @@ END
 # pods_fabric [RATE]: writes a fabric with two pods of two hosts with two rails, and
 # the topology file of one rank per host. Leaves l1 and l3 belong to rail 0, which
 # has twice the uplinks of rail 1. RATE: MB/s of the first uplink of l1, which the
-# file then tells.
+# file then states.
 pods_fabric()
 {
     pods_slow=${1-20}

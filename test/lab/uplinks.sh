@@ -22,8 +22,8 @@ cat >"$tmp/job" <<'END'
     --mca coll_mrail_rail_bandwidth 50000000
 END
 
-# agrees LINES: each of LINES uplinks carries what the plan sends through it, in
-# both directions, within 2 %.
+# agrees LINES: each of LINES uplinks carries its planned bytes in both
+# directions, within 2 %.
 agrees()
 {
     awk -v lines="$1" '

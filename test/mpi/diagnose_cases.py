@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants faults in jobs on software rails, and compares what mrail diagnose says.
+"""Plants faults in jobs on software rails, and compares the output of mrail diagnose.
 
 Each case runs with several seeds, which choose the rank, the rail and the round of
 the fault. The confusion table has a row for each case and a column for each answer.
@@ -85,7 +85,7 @@ class Job:
                             self.setting], check=True)
 
     def diagnose(self):
-        """Returns what mrail diagnose prints, and how long it took."""
+        """Returns the output of mrail diagnose, and the seconds that it took."""
         start = time.monotonic()
         text = subprocess.run([self.mrail, 'diagnose', '--json', '--dir', self.dir],
                               check=True, stdout=subprocess.PIPE).stdout
@@ -144,7 +144,7 @@ def run(options, case, seed):
 
 
 def is_busy(answer, rank):
-    """Returns whether other processes use the core of another rank than this.
+    """Returns whether other processes use the core of a rank other than this.
 
     Nobody can then say that this rank has no core because of the planted ones.
     """

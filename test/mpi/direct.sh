@@ -25,7 +25,7 @@ launch 2 -- "$build/mpi_direct" refused >"$tmp/out" 2>"$tmp/err" || status=$?
 results "$tmp/out"
 is 'a READ that is refused: exit status' 0 $status
 
-# The only rail fails for good while a rank does nothing but READ.
+# The only rail fails permanently while a rank only READs.
 topology=2x1
 launch 2 -x UCX_MRAIL_PEER_TIMEOUT=1 -- "$build/mpi_direct" lost \
     >"$tmp/out" 2>&1 &

@@ -51,7 +51,8 @@ static int bad_get(uct_mrail_direct_ep_t *ep, uct_mrail_direct_get_t *get)
     return (num_calls++ % 2 == 0) ? 0 : real.get(ep, get);
 }
 
-/* The table is constant, but in memory of this process. */
+/* The function table is constant, but its memory belongs to this process and
+ * can be made writable. */
 int direct_faults_init(void)
 {
     const uct_mrail_direct_ops_t *ops = direct_find_ops();

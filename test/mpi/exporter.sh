@@ -9,7 +9,7 @@ need python3
 grep -q '^#define HAVE_MICROHTTPD 1' "$build/config.h" ||
     skip_all 'configure found no libmicrohttpd (libmicrohttpd-dev)'
 
-launch 4 --rate 100M -- timeout 100 "$build/mpi_exchange" --seconds 40 \
+launch 4 --rate 100M -- timeout 100 "$build/mpi_exchange" --seconds 50 \
     --bytes 3000000 >"$tmp/job" 2>&1 &
 job=$!
 await_under_way "$tmp/job"

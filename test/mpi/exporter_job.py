@@ -15,28 +15,10 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 # pylint: disable=wrong-import-position
 from prometheus import Scrape, decreased  # noqa: E402
+from tap import check, eventually, finish  # noqa: E402
 
 MRAIL, SESSION = sys.argv[1:3]
 RANKS, RAILS = 4, 4
-COUNT = 0
-
-
-def check(name, condition, why=""):
-    global COUNT
-    COUNT += 1
-    print("%sok %d - %s%s" % ("" if condition else "not ", COUNT, name,
-                              "" if condition else ": %s" % (why,)))
-    sys.stdout.flush()
-
-
-def eventually(condition, seconds=20):
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.1)
-    return None
 
 
 def start_exporter():
@@ -142,7 +124,7 @@ def test_values(watcher, pids):
 
 
 def test_bytes(watcher):
-    """The sum over rails is at least what the transport counts."""
+    """The sum over rails is at least the number that the transport counts."""
     scrape = watcher.scrape()
     for rank in range(RANKS):
         rails = sum(value for _, value in scrape.values(
@@ -177,8 +159,28 @@ def test_failover(watcher):
         value == 1 for _, value in watcher.scrape().values("mrail_rail_up"))))
 
 
+def paths_not_up(watcher):
+    return sum(value for _, value in watcher.scrape().values(
+        "mrail_rail_paths_not_up", rail="soft2:1"))
+
+
+def test_lost_paths(watcher):
+    """The port is up, but nothing arrives, so the lanes are closed."""
+    check("all paths are up", eventually(lambda: paths_not_up(watcher) == 0))
+    ctl("--rail", "2", "loss=1000000")
+    check("a rail loses all packets: its lanes are closed", eventually(
+        lambda: all(value == 0 for _, value in watcher.scrape().values(
+            "mrail_rail_lanes", rail="soft2:1"))))
+    time.sleep(1)
+    count = paths_not_up(watcher)
+    check("its paths are still counted", count >= RANKS, count)
+    ctl("--rail", "2", "loss=0")
+    check("until they carry data again",
+          eventually(lambda: paths_not_up(watcher) == 0, 30))
+
+
 def test_stopped(watcher, pids):
-    """The others wait for the rank that is stopped."""
+    """The other ranks wait for the stopped rank."""
     os.kill(pids[2], signal.SIGSTOP)
     waits = eventually(lambda: [
         labels["rank"] for labels, value in
@@ -209,6 +211,7 @@ def main():
     why = test_bytes(watcher)
     check("the rails carry what the transport counts", why is None, why)
     test_failover(watcher)
+    test_lost_paths(watcher)
     test_stopped(watcher, pids)
     check("when the job ends, its series end", eventually(
         lambda: not watcher.scrape().values("mrail_process_up"), 60))
@@ -219,7 +222,7 @@ def main():
           (watcher.scrapes, watcher.wrong[:5]))
     exporter.send_signal(signal.SIGTERM)
     check("the exporter ends", exporter.wait(10) == 0)
-    print("1..%d" % COUNT)
+    finish()
 
 
 main()

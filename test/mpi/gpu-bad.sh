@@ -1,5 +1,6 @@
 #!/bin/sh
-# Device memory that cannot be exchanged: a sentence and an error, on all ranks.
+# Device memory that cannot be exchanged: the call must print a sentence and
+# return an error on all ranks.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -9,7 +10,7 @@ topology=2x2
 options=${MRAIL_TEST_RUN-}
 MRAIL_TEST_RUN="$options --gpus 2 --bind-rails"
 
-# fails CASE SENTENCE: the call fails on all ranks, and one of them says why.
+# fails CASE SENTENCE: the call fails on all ranks, and one of them prints why.
 fails()
 {
     status=0
@@ -39,20 +40,20 @@ else
 fi
 run again 4 "$build/mpi_gpu_bad" again
 
-# Trouble with relays in device memory: one node with four GPUs. Each case has a
+# Faults of relays in device memory, on one node with four GPUs. Each case has a
 # session of its own, because the faults of a session outlive a job.
 topology=1x1
 base=$session
 MRAIL_TEST_RUN="$options --gpus 4 --gpu-link mesh:40MB/s"
 
-# Faults that the ranks find out before the first byte moves: all of them do
-# without such relays.
+# The ranks detect these faults before the first byte moves. All of them then
+# plan without such relays.
 for fault in no_memory ipc_error; do
     session=$base-$fault
     run "$fault" 4 "$build/mpi_gpu_pair" --fault $fault
 done
 
-# Faults in the middle end the job, with a sentence, and no rank hangs.
+# Later faults end the job with a sentence, and no rank hangs.
 for fault in copy_error cut reset kill; do
     session=$base-$fault
     status=0

@@ -12,7 +12,7 @@ MRAIL_TEST_RUN="$options --gpus 2"
 for test in order unordered streams messages host errors threads; do
     run $test 4 "$build/mpi_enqueue" $test
 done
-# A host function holds the stream.
+# A host function blocks the stream.
 export MRAIL_STREAM_HOLD=function
 for test in order host; do
     run "$test, by a function" 4 "$build/mpi_enqueue" $test

@@ -16,7 +16,8 @@ mrail=${MRAIL:-$build/stage/bin/mrail}
 libexec=${MRAIL_LIBEXECDIR:-$build/stage/libexec/mrail}
 man=${MRAIL_MANDIR:-$build/stage/share/man}
 topology=${MRAIL_TEST_SOFT:-2x4}
-# Tests plan small demands, which do not pay for the time to make a plan.
+# Without a budget, the tests can plan small demands, which would not pay for the
+# time to make a plan.
 export OMPI_MCA_coll_mrail_plan_budget=${OMPI_MCA_coll_mrail_plan_budget-0}
 [ -x "$mrail" ] || bail_out "no $mrail: run make install first"
 

@@ -59,7 +59,8 @@ static void meet(half_t *send, half_t *recv)
     ++num_messages;
 }
 
-/* Removes the first half of this peer from a list, or returns NULL. */
+/* Removes and returns the first half for this peer in a list. Returns NULL if
+ * there is none. */
 static half_t *take(mrail_list_t *list, int peer, int tag)
 {
     for (mrail_list_t *node = list->next; node != list; node = node->next) {

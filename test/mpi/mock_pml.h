@@ -1,7 +1,8 @@
 /*
- * Replaces the point-to-point layer of Open MPI, so that one process can play
- * all ranks without MPI_Init. A message is copied only once both ends have
- * posted it, so that a buffer which changes too early gives wrong bytes.
+ * Replaces the point-to-point layer of Open MPI, so that one process can
+ * simulate all ranks without MPI_Init. A message is copied only once both ends
+ * have posted it. If a program changes a buffer too early, the receiver
+ * therefore gets wrong bytes.
  */
 #ifndef MRAIL_TEST_MOCK_PML_H
 #define MRAIL_TEST_MOCK_PML_H
@@ -15,9 +16,9 @@
 void mock_pml_init(void);
 /* Sets the number of ranks. */
 void mock_pml_resize(unsigned num_ranks);
-/* Returns the communicator as a rank sees it. */
+/* Returns the communicator in the view of one rank. */
 ompi_communicator_t *mock_pml_comm(unsigned rank);
-/* Returns 1 if no message waits for its other end. */
+/* Returns 1 if every message has found its other end. */
 int mock_pml_is_idle(void);
 /* Returns the number of messages since the last call. */
 unsigned mock_pml_count(void);

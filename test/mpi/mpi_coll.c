@@ -65,7 +65,8 @@ static void plan_init(plan_t *plan, MPI_Comm comm, unsigned round)
     }
 }
 
-/* Returns 1 if the data is right and the gaps between blocks are unchanged. */
+/* Returns 1 if the data is correct and the gaps between blocks are
+ * unchanged. */
 static int plan_check(const plan_t *plan, MPI_Comm comm, unsigned round)
 {
     int rank = mt_rank(comm), size = mt_size(comm);

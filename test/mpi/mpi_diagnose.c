@@ -7,7 +7,7 @@
  *   late      RANK computes longer than the others in each round
  *   mismatch  RANK calls MPI_Barrier in place of MPI_Allreduce in ROUND
  *   crossed   RANK uses two communicators in another order in ROUND
- *   message   RANK computes from ROUND on, and the next rank waits for a message
+ *   message   RANK computes from ROUND on, and the next rank awaits a message
  *   posted    RANK computes from ROUND on, and the others are in MPI_Wait after
  *             MPI_Iallreduce
  *   cores     RANK shares its core with other processes
@@ -52,7 +52,7 @@ static void stop(void)
     kill(getpid(), SIGSTOP);
 }
 
-/* The fault of one rank in one round, instead of the usual call. */
+/* The calls of RANK in ROUND, in place of the usual call. */
 static int mismatch(MPI_Comm second)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -78,7 +78,7 @@ static int fault_crossed(MPI_Comm second)
     return 0;
 }
 
-/* The calls of the other ranks in that round. */
+/* The calls of the other ranks in ROUND. */
 static void others_crossed(int rank, MPI_Comm second)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -107,10 +107,10 @@ static void others_posted(int rank, MPI_Comm second)
 
 typedef struct fault {
     const char *name;
-    /* in ROUND, at RANK; returns 1 if it replaced MPI_Allreduce */
+    /* called in ROUND at RANK; returns 1 if it replaced MPI_Allreduce */
     int (*own)(MPI_Comm second);
     void (*others)(int rank, MPI_Comm second); /* in ROUND, at other ranks */
-    double late_us;                            /* in each round, at RANK */
+    double late_us;                            /* delay in each round at RANK */
     int sharers; /* processes on the core of RANK */
 } fault_t;
 

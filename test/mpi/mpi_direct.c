@@ -3,8 +3,8 @@
  * another node.
  *
  *   mpi_direct          calls the transport's functions (uct/mrail_direct.h),
- *                       also beside messages of MPI
- *   mpi_direct refused  the same, with a key that is not valid
+ *                       also while MPI sends messages
+ *   mpi_direct refused  the same, with an invalid key
  *   mpi_direct lost     READs at rank 0 until its rail has failed
  *   mpi_direct planned  planned exchanges of single-rail ranks, also with
  *                       functions of the transport that fail
@@ -25,7 +25,7 @@
 
 enum { TEST_S = 120, SIZE = 6000000, READS = 20, WAIT_S = 30 };
 
-/* The memory of the partner, as its owner describes it. */
+/* The memory of the partner, as the partner announces it. */
 typedef struct place {
     uint64_t address, key_length;
     uint8_t key[UCT_MRAIL_DIRECT_KEY_MAX];
@@ -76,7 +76,8 @@ static int connect_partner(void)
            ops->ep_create(address[1], remote, &ep) == 0;
 }
 
-/* Registers the memory of this rank, and learns of the partner's. */
+/* Registers the memory of this rank, and exchanges its description with the
+ * partner. */
 static int exchange_places(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD);
@@ -151,8 +152,8 @@ static void draw_quota(mrail_rng_t *rng, uct_mrail_direct_get_t *get,
     get->until_ns = now_ns() + WAIT_S * 1000000000ull;
 }
 
-/* Even the first READ, for which lanes must be connected first, follows the
- * quota. */
+/* The first READ also follows the quota, although its lanes must first be
+ * connected. */
 static int test_quota(void)
 {
     mrail_rng_t rng;
@@ -182,12 +183,12 @@ static int test_quota(void)
     return ok;
 }
 
-/* After its time, any rail takes a quota. */
+/* After the time limit of a quota, any rail may carry the bytes. */
 static int test_late(void)
 {
     int ok = 1, is_shared = num_rails == 1;
 
-    /* While the machine is busy, the other rails may be on hold. */
+    /* While the machine is busy, the other rails may not be available. */
     for (unsigned k = 0; k < READS && ok && !is_shared; ++k) {
         uct_mrail_direct_get_t get = {.quota = {SIZE}, .until_ns = 1};
 
@@ -231,7 +232,8 @@ static int test_beside_messages(void)
     return ok;
 }
 
-/* A device refuses the READ. It ends, and messages of MPI still arrive. */
+/* A device refuses the READ. The READ ends with an error, and messages of MPI
+ * still arrive. */
 static int test_refused(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), ok;
@@ -246,7 +248,7 @@ static int test_refused(void)
 }
 
 /* Rank 0 only READs until its partner is lost, so UCX cannot report the loss.
- * The transport must do so, and so end the job, before a READ fails. */
+ * The transport must report it, which ends the job, before a READ fails. */
 static void lose_partner(void)
 {
     uct_mrail_direct_get_t get = {.status = 0};
@@ -300,9 +302,9 @@ static char *map(size_t length)
     return memory;
 }
 
-/* Exchanges BYTES between partners, CALLS times, in memory that was not used
- * before. Returns 1 if all bytes are right and `wanted` bytes of this rank were
- * READ, on rails as planned. */
+/* Exchanges BYTES between partners CALLS times, each time in unused memory.
+ * Returns 1 if all bytes are correct, and `wanted` bytes of this rank were READ
+ * on the planned rails. */
 static int exchange(const mrail_bench_coll_t *coll, uint64_t wanted)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD), ok = 1;
@@ -349,8 +351,8 @@ static void test_planned(void)
     if (mt_failures > 0) {
         return;
     }
-    /* One of the partners cannot register its memory to send in calls 0 and 3,
-     * and to receive in call 1. */
+    /* In calls 0 and 3, one of the partners cannot register the memory from
+     * which it sends; in call 1, the memory into which it receives. */
     if (rank < partner) {
         direct_faults_set(DIRECT_FAIL_MEM_GET);
     }

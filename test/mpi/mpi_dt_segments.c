@@ -123,7 +123,7 @@ static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
     for (int i = 0; i < 200; ++i) {
         ok &= check_unpack(&segment, (i % 2) ? &cursors : NULL, whole, wanted,
                            to, size, padded, rng);
-        if (i % 6 == 5) { /* before, cursors of other calls are at hand */
+        if (i % 6 == 5) { /* earlier calls have left cursors */
             mca_coll_mrail_dt_cursors_cleanup(&cursors);
         }
     }
@@ -135,7 +135,7 @@ static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
     return ok;
 }
 
-/* Copies in several pieces from one type to another. */
+/* Copies data in several pieces from one type to another. */
 static int check_copy(MPI_Datatype from_type, MPI_Datatype to_type)
 {
     enum { ITEMS = 77 * 120 };
@@ -180,8 +180,9 @@ int32_t __wrap_opal_convertor_set_position_nocheck(opal_convertor_t *convertor,
     return __real_opal_convertor_set_position_nocheck(convertor, position);
 }
 
-/* Packs and unpacks the data of several flows, chunk by chunk and each flow
- * after the other. Returns 1 if the data is right, and the walks are short. */
+/* Packs and unpacks the data of several flows, chunk by chunk, alternating
+ * between the flows. Returns 1 if the data is correct and the convertors moved
+ * over few bytes. */
 static int check_work(MPI_Datatype type, size_t chunk)
 {
     enum { FLOWS = 3, ITEMS = 5000 };
@@ -222,7 +223,7 @@ static int check_work(MPI_Datatype type, size_t chunk)
     }
     mca_coll_mrail_dt_cursors_cleanup(&cursors);
     ok &= memcmp(memory[0], memory[1], size) == 0;
-    /* Each of two times three cursors is opened once. */
+    /* Three cursors are opened once each, to pack and to unpack. */
     if (walked > 6 * from.bytes) {
         fprintf(stderr, "walked over %llu bytes for %llu\n",
                 (unsigned long long)walked, (unsigned long long)from.bytes);

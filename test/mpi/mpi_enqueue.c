@@ -1,9 +1,10 @@
 /*
  * Communication in CUDA streams. Kernels fill and verify the buffers in the
- * stream of the exchange, and the CPU does not synchronise in between, so only
- * the order in the stream makes the data right.
+ * stream of the exchange, and the CPU does not synchronise in between. The data
+ * is therefore correct only if the order in the stream is.
  *
- * usage: mpi_enqueue order|unordered|streams|messages|host|errors|threads|no-gpu
+ * usage: mpi_enqueue
+ * order|unordered|streams|messages|host|errors|threads|no-gpu
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -85,7 +86,7 @@ static void delay(void *arg)
     usleep(DELAY_US);
 }
 
-/* The kernels of a round start late on some ranks. */
+/* Fills the buffers. The kernels of a round start late on some ranks. */
 static void fill(const lane_t *lane, unsigned round)
 {
     if ((unsigned)rank % 2 == round % 2) {
@@ -114,8 +115,8 @@ static int enqueue(const lane_t *lane)
                                    lane->offsets, MPI_BYTE, lane->comm);
 }
 
-/* All rounds use the same buffers, so each of them must wait for the one
- * before. */
+/* All rounds use the same buffers, so each round must wait for the previous
+ * one. */
 static void test_order(void)
 {
     static const size_t blocks[] = {100, 70000, 2 << 20};
@@ -139,7 +140,7 @@ static void test_order(void)
     }
 }
 
-/* Holds the stream until the value is set. */
+/* Blocks the stream until the value is set. */
 static void gate(void *arg)
 {
     while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE)) {
@@ -147,7 +148,8 @@ static void gate(void *arg)
     }
 }
 
-/* MPI_Alltoallv() does not wait for the stream, which the kernels notice. */
+/* MPI_Alltoallv() does not wait for the stream, so the kernels find wrong
+ * data. */
 static void test_unordered(void)
 {
     lane_t lane;
@@ -191,7 +193,7 @@ static void test_streams(void)
     mt_result("two streams at once", ok);
 }
 
-/* A ring, in which each rank receives in another stream than it sends. A message
+/* In a ring, each rank sends in one stream and receives in another. A message
  * may be shorter than the buffer. */
 static void test_messages(void)
 {
@@ -286,7 +288,7 @@ static void test_host(void)
 
 /* ---- errors ---- */
 
-/* Returns 1 if the text of the error has the words. */
+/* Returns 1 if the text of the error contains the words. */
 static int says(int error, const char *words)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -339,7 +341,7 @@ static void test_arguments(void)
     lane_cleanup(&lane);
 }
 
-/* A message is longer than the buffer. The stream goes on, and later calls
+/* A message is longer than the buffer. The stream continues, and later calls
  * return the error. */
 static void test_truncated(void)
 {

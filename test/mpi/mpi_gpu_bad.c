@@ -29,7 +29,7 @@ static int bad_block(void)
 
 /* ---- bad buffers ---- */
 
-/* Puts host memory directly before device memory, once there is room. */
+/* Places host memory directly before device memory, if there is room. */
 static char *make_half(void)
 {
     for (int i = 0; i < 64; ++i) {
@@ -56,9 +56,9 @@ static char *make_freed(void)
 
 /* ---- exchanges ---- */
 
-/* Exchanges blocks of `block` bytes between device buffers. On one rank, what
- * `make` returns replaces the send buffer, unless it is NULL. Returns the code
- * of MPI_Alltoall, or -1 if a byte is wrong. */
+/* Exchanges blocks of `block` bytes between device buffers. On one rank, the
+ * result of `make` replaces the send buffer, unless it is NULL. Returns the
+ * code of MPI_Alltoall, or -1 if a byte is wrong. */
 static int exchange(char *(*make)(void), int block, uint64_t seed)
 {
     size_t bytes = (size_t)block * (size_t)size;
@@ -96,7 +96,7 @@ static void test_bad(char *(*make)(void))
               exchange(NULL, bad_block(), 2) == MPI_SUCCESS);
 }
 
-/* Small calls seldom hold an agreement round. */
+/* Small calls seldom have an agreement round. */
 static void test_late(void)
 {
     int ok = 1;
@@ -117,8 +117,8 @@ static void copy(const mrail_bench_buffer_t *buffer, void *to, const void *from)
     }
 }
 
-/* Messages of 2 MB consist of chunks. The later calls take the plan of the
- * first one. */
+/* Messages of 2 MB consist of chunks. The later calls use the plan of the first
+ * one. */
 static void test_again(void)
 {
     int block = 2 << 20, ok = 1;

@@ -1,16 +1,18 @@
 /*
- * One rank sends much device memory to another one. Checks every byte, and what
- * the GPUs did: no kernel, and no byte through host memory.
+ * One rank sends a large message in device memory to another one. Checks every
+ * byte, and the counters of the GPUs: no kernel, and no byte through host
+ * memory.
  *
  *   --mib N        size of the message (8)
  *   --to RANK      receiver of rank 0's message (1)
  *   --rate         prints the better rate of two exchanges
- *   --fault NAME   no_memory, ipc_error: before the first exchange, the device
- *                  of the last rank has this fault, and the exchanges are right
- *                  copy_error, cut, kill: in the second exchange, a copy of rank
- *                  0 fails, its link to the last rank is cut, or the last rank is
- *                  killed; reset: the primary context of rank 0 ends before it.
- *                  The job ends.
+ *   --fault NAME   no_memory, ipc_error: the device of the last rank has this
+ *                  fault from the start, and the exchanges succeed
+ *                  copy_error, cut, kill: in the second exchange, a copy of
+ *                  rank 0 fails, its link to the last rank is cut, or the last
+ *                  rank is killed; the job ends
+ *                  reset: the primary context of rank 0 ends before the second
+ *                  exchange; the job ends
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -30,14 +32,14 @@ static const char *fault = "";
 static int rank, num, to = 1;
 static size_t bytes;
 /* A buffer in device memory, and the host memory with which it is filled and
- * checked, because kernels of the test would be counted. */
+ * checked. Kernels of the test would be counted, so the test uses none. */
 typedef struct buffer {
     char *mpi, *host;
     size_t size;
 } buffer_t;
 
 static buffer_t out, in;
-static uint64_t host_bytes; /* copied to and from GPUs by the exchanges */
+static uint64_t host_bytes; /* bytes copied to and from GPUs by the exchanges */
 
 static sgpu_gpu_t *gpu_of(int of)
 {
@@ -132,7 +134,7 @@ static void fault_during(void)
     }
 }
 
-/* Exchanges, and returns the seconds of the slowest rank. */
+/* Performs an exchange, and returns the time of the slowest rank in seconds. */
 static double exchange(uint64_t message, int is_faulty)
 {
     int counts[16] = {0}, expected[16] = {0}, displs[16] = {0};

@@ -1,19 +1,17 @@
 /*
  * Tests nonblocking exchanges, several of which are in flight.
  *
- *   mpi_nonblocking left     The program makes no blocking exchange. Open MPI's
- *                            previous module must serve all of its calls.
- *   mpi_nonblocking served   coll/mrail must serve all of them.
- *   mpi_nonblocking data     Only the bytes are checked. There are blocking calls
- *                            in between.
- *   mpi_nonblocking overlap  A short exchange must end before a long one that
- *                            began earlier.
- *   mpi_nonblocking planning MPI_Test must not wait for a plan.
- *   mpi_nonblocking threads  Several threads make exchanges on communicators that
- *                            they create and free.
+ *   left      The program makes no blocking exchange. Open MPI's previous
+ *             module must perform all of its calls.
+ *   served    coll/mrail must perform all of them.
+ *   data      Only the bytes are checked. There are blocking calls in between.
+ *   overlap   A short exchange must end before a long one that began earlier.
+ *   planning  MPI_Test must not wait for a plan.
+ *   threads   Several threads make exchanges on communicators that they create
+ *             and free.
  *
- * The calls are made on MPI_COMM_WORLD and on a communicator with a part of its
- * ranks, in reverse order.
+ * usage: mpi_nonblocking NAME. The calls are made on MPI_COMM_WORLD and on a
+ * communicator with a part of its ranks, in reverse order.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -102,7 +100,7 @@ static void exchange_start(exchange_t *ex)
     }
 }
 
-/* Returns 1 if every byte is right. */
+/* Returns 1 if every byte is correct. */
 static int exchange_end(exchange_t *ex)
 {
     int ok = 1;
@@ -200,7 +198,7 @@ typedef struct worker {
     int ok;
 } worker_t;
 
-/* Communicators come and go while other threads make progress. */
+/* Creates and frees communicators while other threads make progress. */
 static void *work(void *arg)
 {
     worker_t *worker = arg;
@@ -237,9 +235,9 @@ static void test_threads(void)
 
 /* ---- a long exchange and a short one ---- */
 
-enum { LONG = 1, SHORT = 4 }; /* numbers of MPI_Ialltoallv */
+enum { LONG = 1, SHORT = 4 }; /* numbers of the MPI_Ialltoallv calls */
 
-/* In the long exchange, the first rank has 10 MB for the last one. */
+/* In the long exchange, the first rank sends 10 MB to the last one. */
 static int long_or_short(int number, int from, int to)
 {
     return (number == LONG && from == 0 && to == mt_size(MPI_COMM_WORLD) - 1)
@@ -269,7 +267,7 @@ static void test_overlap(void)
                   first == 1);
 }
 
-/* ---- plans that take long ---- */
+/* ---- long planning ---- */
 
 /* Returns the time of the longest call to MPI_Test in an exchange. */
 static double longest_test(int number, int *ok_p)
@@ -291,9 +289,9 @@ static double longest_test(int number, int *ok_p)
     return longest_s;
 }
 
-/* A plan takes 300 ms; see slow_plan_shim.c. The first one shows the ranks how
- * long plans take. On a busy machine, a process may have no processor for a
- * while. This does not happen in each exchange. */
+/* A plan takes 300 ms; see slow_plan_shim.c. From the first plan, the ranks
+ * learn how long plans take. On a busy machine, a process may have no processor
+ * for a while, but not in each exchange. */
 static void test_planning(void)
 {
     double least_s = 1e9;

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The upper half of a huge transfer is filled by a faster method. The check
- * still reads every byte. */
+/* Sizes of messages. The upper half of a huge transfer is filled by a faster
+ * method. The check still reads every byte. */
 static const size_t sizes[] = {
     0,      1,      2,       7,       8,       63,      64,       65,
     127,    200,    255,     256,     1000,    1023,    1024,     1025,

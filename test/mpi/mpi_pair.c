@@ -1,8 +1,8 @@
 /*
  * A hot pair streams large messages in one direction while all other ranks
  * exchange data. The program shows how much bandwidth the pair and the others
- * get. In the hot pair, the last rank of the first half sends to the very last
- * rank. The other ranks send to the opposite half, in both directions. With
+ * get. In the hot pair, the last rank of the first half sends to the last rank
+ * of all. The other ranks send to the opposite half, in both directions. With
  * "--no-others", the others are idle, and with "--no-pair", the pair is.
  *
  * Usage: mpi_pair SECONDS [--no-others] [--no-pair]
@@ -35,7 +35,7 @@ typedef struct job {
     int rank, size, half;
     int seconds;
     double start_s;
-    double bytes[MAX_SECONDS * TICKS]; /* received in each tick */
+    double bytes[MAX_SECONDS * TICKS]; /* bytes received in each tick */
     int ok;
 } job_t;
 
@@ -144,8 +144,8 @@ static void receive_stream(job_t *job)
     }
 }
 
-/* Exchanges data with all ranks of the opposite half at once. When a message is
- * complete, another follows. */
+/* Exchanges data with all ranks of the opposite half at the same time. After
+ * each complete message, another one follows. */
 static void exchange(job_t *job, MPI_Comm others)
 {
     int far = (job->rank < job->half) ? job->half : 0;

@@ -4,19 +4,19 @@
  * and around the buffers.
  *
  *   --seeds A-B       (1-20)
- *   --relays          coll/mrail must have relayed something
- *   --limited           coll/mrail must also have held messages back for earlier
- *                     ones
+ *   --relays          coll/mrail must have relayed some bytes
+ *   --limited         coll/mrail must also have delayed messages until earlier
+ *                     ones were complete
  *   --memory WHERE    device, managed: all buffers are in this kind of memory;
  *                     mixed: each side of each rank is in device memory by
  *                     chance
  *   --peer            some bytes must be copied between GPUs
  *   --staged          some messages must go through host memory
- *   --failing         rails fail meanwhile, so they need not carry what the plans
- *                     gave them
+ *   --failing         rails fail meanwhile, so they need not carry the planned
+ *                     bytes
  *   --large-self      also exchange large messages of ranks to themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
- *                     exchange, which the check must find
+ *                     exchange, and the check must find it
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -34,7 +34,7 @@ static int failing;            /* --failing */
 static planned_where_t memory; /* --memory */
 static const char *broken;     /* --break */
 static unsigned breaks;        /* bytes changed */
-static uint64_t sent;          /* to other ranks, in all calls */
+static uint64_t sent;          /* bytes to other ranks, in all calls */
 
 static void set_alarm(uint64_t seed)
 {
@@ -76,7 +76,7 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
 }
 
 /* Runs several exchanges, one after another or at the same time. Repeats each
- * of them with different data in the same buffers. */
+ * exchange with different data in the same buffers. */
 static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
 {
     planned_exchange_t all[MOST_AT_ONCE];
@@ -119,7 +119,7 @@ static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
     return ok;
 }
 
-/* Returns 0 for an unknown name. */
+/* Returns 0 if the name is unknown. */
 static int set_memory(const char *name)
 {
     if (strcmp(name, "device") == 0) {
@@ -157,8 +157,7 @@ static int run_seed(const comms_t *comms, uint64_t seed)
     return ok;
 }
 
-/* Checks that each rail has carried the bytes that the plans gave it, within
- * 2 %. */
+/* Checks that each rail has carried its planned bytes, within 2 %. */
 static int check_rails(const mrail_bench_coll_t *coll)
 {
     mrail_bench_coll_rails_t rails;
@@ -181,8 +180,8 @@ static int check_rails(const mrail_bench_coll_t *coll)
     return ok;
 }
 
-/* Checks that the counters of coll/mrail are consistent, and that it did what
- * the options require. */
+/* Checks that the counters of coll/mrail are consistent and fulfil the
+ * options. */
 static void check_counters(const mrail_bench_coll_t *coll, int relays,
                            int limited)
 {
@@ -227,7 +226,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
     }
 }
 
-/* Checks that device memory took the ways that the options require. */
+/* Checks that device memory took the paths that the options require. */
 static void check_device(const mrail_bench_coll_t *coll, int peer, int staged)
 {
     uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];

@@ -127,7 +127,7 @@ static void test_sizes(int number)
     mt_result("one rank sends much, others little or nothing", ok);
 }
 
-/* ---- small calls for long, then large ones ---- */
+/* ---- many small calls, then large ones ---- */
 
 enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
 
@@ -257,7 +257,8 @@ static void test_direct(int number)
     ok &= counted(&coll, MRAIL_BENCH_COLL_PLANNED_CALLS) == (uint64_t)number;
     ok &= counted(&coll, MRAIL_BENCH_COLL_RELAYED_BYTES) == 0;
     mt_result("equal demands: all calls are planned, nothing is relayed", ok);
-    /* The first call learns of the demands, the second that they repeat. */
+    /* The first call exchanges the demands; the second finds that they
+     * repeat. */
     mt_result("equal demands: later calls do not exchange them",
               counted(&coll, MRAIL_BENCH_COLL_UNCHANGED_CALLS) ==
                   (uint64_t)number - 2);
@@ -473,7 +474,7 @@ static void test_comms(int number)
     mt_result("many communicators leave nothing behind", ok);
 }
 
-/* ---- counts that do not match ---- */
+/* ---- mismatched counts ---- */
 
 /* Rank 1 sends `sent` bytes to rank 0, which has room for `room`. All other
  * pairs send `others` bytes. Rank 0 may report an error, but nothing may be
@@ -519,7 +520,8 @@ static int mismatched(int sent, int room, int others, int again)
     }
     /* A rank may report an error if it receives more than its buffer holds, and
      * other ranks may then also report one. */
-    /* The class is MPI_ERR_OTHER if Open MPI's own exchange reports it. */
+    /* The class is MPI_ERR_OTHER if Open MPI's own exchange reports the
+     * error. */
     if (class != MPI_SUCCESS && (sent <= room || (class != MPI_ERR_TRUNCATE &&
                                                   class != MPI_ERR_OTHER))) {
         fprintf(stderr, "rank %d: an error of class %d\n", rank, class);

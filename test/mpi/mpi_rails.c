@@ -1,6 +1,7 @@
 /*
- * Tests that each rail carries the bytes that plans give to it, those of relays
- * included. The ranks of the first half are on other nodes than the others.
+ * Tests that each rail carries the bytes that plans assign to it, including the
+ * bytes of relays. The ranks of the first half are on other nodes than the
+ * others.
  *
  *   mpi_rails         one demand, and demands drawn from seeds
  *   mpi_rails faults  one demand, with functions of the transport that fail
@@ -22,7 +23,7 @@ enum {
     SEEDS = 3,
 };
 
-/* The demands of a call. The element [from * ranks + to] is in bytes. */
+/* The demands of a call in bytes, indexed by [from * ranks + to]. */
 static int *demands;
 static int ranks, rank;
 static mrail_bench_coll_t coll;
@@ -47,7 +48,7 @@ static int counts_fill(int is_send, int *counts, int *offsets)
     return sum;
 }
 
-/* Returns 1 if all bytes are right. */
+/* Performs the calls. Returns 1 if all bytes are correct. */
 static int exchange(MPI_Comm comm, unsigned calls)
 {
     int *counts = mt_alloc((size_t)ranks * 4 * sizeof(*counts)), ok = 1;
@@ -125,8 +126,8 @@ static uint64_t sum_of_demands(void)
     return sum * CALLS;
 }
 
-/* Returns 1 if each rail of this rank has carried what was planned, within
- * 2 %. */
+/* Returns 1 if each rail of this rank has carried its planned bytes, within 2
+ * %. */
 static int is_as_planned(const mrail_bench_coll_rails_t *rails)
 {
     int ok = 1;
@@ -146,8 +147,8 @@ static int is_as_planned(const mrail_bench_coll_rails_t *rails)
     return ok;
 }
 
-/* Tests the demands. On a loaded machine, a rail may lag so much that READs
- * ignore their quotas, so there are several rounds. */
+/* Tests the demands. On a loaded machine, a rail may lag so far behind that
+ * READs ignore their quotas, so there are several rounds. */
 static void test_demands(const char *name, int has_relays)
 {
     int ok = exchange(MPI_COMM_WORLD, WARM_UP), is_planned = 0, is_all;
@@ -167,7 +168,7 @@ static void test_demands(const char *name, int has_relays)
     mt_result(text, ok);
     snprintf(text, sizeof(text), "%s: some bytes take relays", name);
     mt_result(text, !has_relays || sum_of_ranks(counters.relayed) > 0);
-    /* The small direct part of a message is not a READ, and chunks have
+    /* The small direct part of a message is no READ, and chunks have
      * headers. */
     snprintf(text, sizeof(text), "%s: rails carry all bytes as READs", name);
     is_all = carried >= bytes - bytes / 50 && carried <= bytes + bytes / 50;
@@ -186,7 +187,7 @@ static void set_one(void)
     demands[ranks / 2] = BYTES;
 }
 
-/* Draws demands between the halves. */
+/* Draws demands between the two halves of the ranks. */
 static void set_random(uint64_t seed)
 {
     mrail_rng_t rng;
@@ -217,8 +218,8 @@ static void test_rails(void)
 
 /* ---- functions that fail ---- */
 
-/* A communicator of its own registers its relay buffers. Returns the sum of the
- * bytes that were READ. */
+/* Creates a communicator, which registers relay buffers of its own. Returns the
+ * sum of the bytes that were READ. */
 static uint64_t read_with(direct_fault_t fault, int *ok_p)
 {
     counters_t counters;

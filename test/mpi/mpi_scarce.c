@@ -1,7 +1,7 @@
 /*
- * One rank cannot get resources that coll/mrail needs: its own memory, the
- * node's shared memory, or a plan. Normally all ranks learn of the failure, no
- * rank uses a plan or relays, and every byte takes the direct path. Otherwise
+ * One rank cannot get resources that coll/mrail needs: private memory, the
+ * node's shared memory, or a plan. Normally, all ranks learn of the failure, no
+ * rank uses a plan or relays, and every byte takes the direct path. Otherwise,
  * MPI reports an out-of-memory error at that rank.
  *
  *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST
@@ -9,7 +9,7 @@
  * For n = FIRST, FIRST + 1, ..., the program runs exchanges on a new
  * communicator in which the rank's n-th request is refused. It stops when the
  * rank makes fewer than n requests. An MPI error ends the job after a line that
- * gives n.
+ * states n.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -129,7 +129,7 @@ static uint64_t num_planned(void)
     return values[MRAIL_BENCH_COLL_PLANNED_CALLS];
 }
 
-/* Runs all calls. Returns the number of planned ones. */
+/* Performs all calls. Returns the number of planned calls. */
 static unsigned all_calls(unsigned n)
 {
     char text[MPI_MAX_ERROR_STRING];

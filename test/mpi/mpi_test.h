@@ -1,6 +1,6 @@
 /*
  * Shared by the MPI test programs: data that differs for every message and
- * position, and results that all ranks agree on. Rank 0 prints one line per
+ * position, and results on which all ranks agree. Rank 0 prints one line per
  * test, "ok - NAME" or "not ok - NAME: WHY". Every rank with wrong data reports
  * it on stderr.
  */
@@ -82,7 +82,7 @@ static inline void mt_fill(void *buffer, size_t length, uint64_t seed)
     }
 }
 
-/* Returns 1 if the bytes are right. Otherwise prints the first wrong one. */
+/* Returns 1 if the bytes are correct. Otherwise, prints the first wrong one. */
 static inline int mt_check(const void *buffer, size_t length, uint64_t seed)
 {
     const unsigned char *bytes = buffer;
@@ -106,7 +106,8 @@ static inline uint64_t mt_seed(int from, int to, uint64_t message)
                        (message << 1) ^ 1);
 }
 
-/* Collective over MPI_COMM_WORLD. */
+/* Reports a test as passed if all ranks passed. Collective over
+ * MPI_COMM_WORLD. */
 static inline void mt_result(const char *name, int local_ok)
 {
     int failed = !local_ok, failed_ranks;

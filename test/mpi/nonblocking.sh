@@ -1,7 +1,7 @@
 #!/bin/sh
 # Several nonblocking exchanges in flight, in programs that make no blocking
-# exchange. Open MPI must serve them where plans gain nothing. Where coll/mrail
-# serves them, those without a plan must overlap.
+# exchange. Where plans gain nothing, Open MPI must perform them. Where coll/mrail
+# performs them, those without a plan must overlap.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

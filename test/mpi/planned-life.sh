@@ -73,8 +73,8 @@ if [ -n "$full" ]; then
 fi
 topology=2x4
 
-# The faults are so short that the ranks of the two nodes learn of them at
-# different times, and some ranks never learn of them.
+# The faults are so short that the ranks of the two nodes detect them at
+# different times, and some ranks never detect them.
 cat >"$tmp/script" <<'END_SCRIPT'
 at 100ms for 150ms every 700ms node 0 rail 1 down
 at 300ms for 100ms every 900ms rail 2 down

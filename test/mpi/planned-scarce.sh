@@ -110,7 +110,7 @@ for where in $multi_rail; do
     at_least "multi-rail ranks, $where: nothing is planned" 1 "$(planned 0)"
 done
 unset IFS
-# Uplinks that the lanes do not know, so that plans gain.
+# Plans gain because of uplinks, which the lanes do not know.
 cat >"$tmp/pods" <<'END_PODS'
 nodes 4
 rails 2

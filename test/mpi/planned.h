@@ -24,8 +24,8 @@ typedef struct planned_type {
     MPI_Datatype mpi;
     long lb, extent;             /* extent is the distance between items */
     long size;                   /* data bytes in an item */
-    long first, last;            /* the item touches bytes [first, last) */
-    planned_segment_t *segments; /* in the order of the data */
+    long first, last;            /* the item contains bytes in [first, last) */
+    planned_segment_t *segments; /* segments in the order of the data */
     unsigned num;
 } planned_type_t;
 
@@ -57,7 +57,7 @@ void planned_type_unpack(const planned_type_t *type, long count,
                          const char *data, char *memory);
 
 /* Draws bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
- * total. With `symmetric`, both directions are equal; with `even`, all pairs
+ * total. With `symmetric`, both directions are equal. With `even`, all pairs
  * have equal bytes. */
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
                          uint64_t most, uint64_t *bytes);
@@ -65,7 +65,7 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
 /* The sends of a rank to all others, or its receives from them. */
 typedef struct planned_side {
     int num; /* number of peers */
-    /* One type for all peers, or one per peer if `each` is set. */
+    /* one type for all peers, or one per peer if `each` is set */
     planned_type_t *types;
     int each;
     MPI_Datatype *mpi_types; /* one per peer */
@@ -83,17 +83,18 @@ typedef enum planned_place {
     PLANNED_BYTES   /* alltoallw: displacements in bytes, one type per peer */
 } planned_place_t;
 
-/* units[i] times `unit` basic elements go to peer i, or come from it. */
+/* Creates one side of a call. units[i] times `unit` basic elements go to peer
+ * i, or come from it. */
 void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
                        planned_place_t place, planned_base_t base,
                        unsigned unit, const long *units);
 void planned_side_cleanup(planned_side_t *side);
 
-/* Gives the side device memory. The MPI call must then use it. */
+/* Gives the side device memory, which the MPI call must then use. */
 void planned_side_use_device(planned_side_t *side, mrail_bench_memory_t memory);
 
-/* Copies the buffer to the device before the call, and back after it. Without
- * device memory they do nothing. */
+/* Copy the buffer to the device before the call, and back after it. They do
+ * nothing if there is no device memory. */
 void planned_side_upload(const planned_side_t *side);
 void planned_side_download(planned_side_t *side);
 
@@ -107,7 +108,7 @@ void planned_side_clear(planned_side_t *side);
  * `now`, also puts it into the buffer itself. */
 void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now);
 
-/* Returns 1 if every byte is right. Otherwise prints the first wrong one. */
+/* Returns 1 if every byte is correct. Otherwise, prints the first wrong one. */
 int planned_side_check(const planned_side_t *side, const char *what);
 
 /* Return the offset in `memory` of a data byte of peer i, and of a byte in a
@@ -140,15 +141,15 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
                            MPI_Comm comm, int nonblocking, int large_self);
 void planned_exchange_cleanup(planned_exchange_t *ex);
 
-/* Where the buffers of exchanges are. */
+/* Kind of memory of the buffers of an exchange. */
 typedef enum planned_where {
     PLANNED_HOST,
     PLANNED_DEVICE,
     PLANNED_MANAGED,
-    PLANNED_MIXED, /* each rank and each side by chance */
+    PLANNED_MIXED, /* random for each rank and side */
 } planned_where_t;
 
-/* Puts the buffers into device memory, or some of them. */
+/* Places all or some of the buffers in device memory. */
 void planned_exchange_place(planned_exchange_t *ex, mrail_rng_t *rng,
                             planned_where_t where);
 
@@ -158,11 +159,10 @@ void planned_exchange_fill(planned_exchange_t *ex, uint64_t message);
 /* Starts the call. `request` holds its request, or MPI_REQUEST_NULL. */
 void planned_exchange_start(planned_exchange_t *ex);
 
-/* Makes the received bytes readable. Must be called after the MPI call has
- * completed. */
+/* Makes the received bytes readable, after the MPI call has completed. */
 void planned_exchange_end(planned_exchange_t *ex);
 
-/* Returns 1 if every byte is right. Must be called after the exchange has
+/* Returns 1 if every byte is correct. Must be called after the exchange has
  * ended. */
 int planned_exchange_check(planned_exchange_t *ex);
 

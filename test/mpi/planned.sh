@@ -10,7 +10,7 @@ require_env mpi_planned mpi_planned_life
 
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
-# Lets small messages take relays as well.
+# Allow relays for small messages, too.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 single_rail="$small --bind-rails"
@@ -63,8 +63,8 @@ exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$la
 exchanges 'single-rail ranks, large chunks' 2x4 8 \
     "$(echo "$single_rail" | sed s/4096/65536/)" --seeds 1-$last $relays
 exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
-# On fast rails, the in-flight limit of these exchanges is reached only if it
-# is a few microseconds.
+# On fast rails, these exchanges reach the in-flight limit only if it is a few
+# microseconds.
 exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $limited
 

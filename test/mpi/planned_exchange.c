@@ -10,8 +10,8 @@
  * types in pieces of 64 KB, and lose bytes at the boundaries. */
 enum { MOST_SELF = 50000, MOST_BYTES = 12000000 };
 
-/* Open MPI 4.1.4's own nonblocking exchanges take no tag on a rank without
- * work. The next exchange on that communicator then hangs. */
+/* Open MPI 4.1.4's own nonblocking exchanges use no tag on a rank without
+ * bytes. The next exchange on that communicator then hangs. */
 static void give_work(uint64_t *bytes, int size, int rank)
 {
     int next = (rank + 1) % size;

@@ -39,7 +39,7 @@ static void add(planned_type_t *type, long at, long length)
     type->segments[type->num++] = (planned_segment_t){at, length};
 }
 
-/* Adds `count` items of `old`. The origin of the first one is at `at`. */
+/* Adds `count` items of `old`. The origin of the first item is at `at`. */
 static void add_block(planned_type_t *type, const planned_type_t *old, long at,
                       unsigned count)
 {

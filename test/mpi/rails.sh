@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compares the bytes that plans give to each rail with those that it carries. The
-# bytes of relays count, whether relays have one rail or several.
+# Compares the planned bytes of each rail with those that it carries, including
+# the bytes of relays with one rail and with several.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,5 +1,5 @@
-/* The gathers and the reduction of coll/mrail among up to 600 ranks, all of them
- * in this process. */
+/* The gathers and the reduction of coll/mrail among up to 600 ranks, all of
+ * them in this process. */
 #include "config.h"
 #include "mpi/coll/gather.h"
 
@@ -88,7 +88,8 @@ static void check_equal_blocks(unsigned ranks, unsigned ports, mrail_rng_t *rng)
     close_all(ranks);
 }
 
-/* Block k consists of sizes[k] bytes of value k. Many are empty. */
+/* Checks blocks of different sizes. Block k consists of sizes[k] bytes of value
+ * k. Many blocks are empty. */
 static void check_sized_blocks(unsigned ranks, unsigned ports, mrail_rng_t *rng)
 {
     static size_t starts[MAX_RANKS][MAX_RANKS + 1];

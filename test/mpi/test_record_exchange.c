@@ -82,7 +82,7 @@ typedef struct job {
     uint64_t bytes[MAX_RANKS][MAX_RANKS];    /* by sender and receiver */
     uint64_t expected[MAX_RANKS][MAX_RANKS]; /* the receiver's view */
     uint32_t scarce;                         /* rank without memory */
-    unsigned num_steps[MCA_COLL_MRAIL_DONE]; /* of rank 0, in one call */
+    unsigned num_steps[MCA_COLL_MRAIL_DONE]; /* steps of rank 0 in one call */
     mrail_rng_t rng;
 } job_t;
 
@@ -152,7 +152,7 @@ static void start_step(uint32_t rank)
     assert_int_equal(ret, OMPI_SUCCESS);
 }
 
-/* Holds one agreement round. The ranks advance in random order. */
+/* Performs one agreement round. The ranks advance in random order. */
 static void call(void)
 {
     uint32_t left = job.num_ranks;
@@ -189,7 +189,7 @@ static void call(void)
     assert_true(mock_pml_is_idle());
 }
 
-/* Checks that all ranks know what each rank has announced. */
+/* Checks that each rank has the announcements of all ranks. */
 static void check(int is_mismatched)
 {
     const mca_coll_mrail_module_t *first = &job.modules[0];
@@ -258,7 +258,7 @@ static void run(uint32_t num_ranks)
     check(0);
     assert_int_equal(job.num_steps[MCA_COLL_MRAIL_RECORD], 1);
     assert_int_equal(job.num_steps[MCA_COLL_MRAIL_REST], is_large);
-    /* All ranks do, which takes more memory. */
+    /* All ranks have many large demands, which takes more memory. */
     draw(1000000);
     call();
     check(0);
@@ -270,7 +270,7 @@ static void run(uint32_t num_ranks)
     check(0);
     assert_int_equal(job.num_steps[MCA_COLL_MRAIL_ROOM], 0);
     assert_int_equal(job.num_steps[MCA_COLL_MRAIL_REST], 0);
-    /* A receiver expects a message, large or small, that nobody sends. */
+    /* A receiver expects a message, large or small, that no rank sends. */
     for (uint64_t bytes = 1; bytes < 10000; bytes += 5000) {
         draw(20000);
         job.bytes[1][2] = 0;
@@ -296,8 +296,7 @@ static void test_many_ranks(void **state)
     run(MAX_RANKS);
 }
 
-/* If one rank has no memory for long records, all of them leave that call
- * alone. */
+/* If one rank has no memory for long records, no rank plans the call. */
 static void test_no_memory(void **state)
 {
     job_init(MAX_RANKS);

@@ -66,7 +66,7 @@ is 'filters: no matching rail causes exit status 1' 1 $status
 expect 'filters: a message says that no rail matches' "$tmp/none" \
     '^mrail top: no rail of [0-9]+ processes matches'
 
-# Traces chunks and messages as they complete.
+# Trace chunks and messages as they complete.
 "$mrail" trace "$name" >"$tmp/trace" 2>&1 || true
 is 'trace: chunks on each rail of each rank of the job' 8 \
     "$(grep -oE '^(rank [0-9]+)? +soft[0-3]:1 .* (get|put) ' "$tmp/trace" |

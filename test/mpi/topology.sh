@@ -1,7 +1,7 @@
 #!/bin/sh
 # Multi-rail ranks that reach different rails, and topology files. Every byte must
-# be right. A file that contradicts what a rank sees must give one sentence, and
-# all ranks must go without plans.
+# be correct. If a file contradicts the rails of a rank, one sentence must be
+# printed, and no rank may use plans.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -13,8 +13,8 @@ options=${MRAIL_TEST_RUN-}
 last=20
 [ -z "${MRAIL_TEST_FULL-}" ] || last=300
 
-# Small messages may take relays. The announced rates are so low that forecasts
-# promise gains, although the rails themselves are fast.
+# Allow relays for small messages. The announced rates are so low that forecasts
+# predict gains, although the rails themselves are fast.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000 --mca coll_mrail_rail_bandwidth 1000000'
 
@@ -78,8 +78,8 @@ session=$session-rates
 exchanges 'two pods' 4x2 8 "$rates --mca coll_mrail_topology $tmp/pods" \
     "$build/mpi_planned" --seeds 1-5
 
-# explained FILE: runs 70 calls with this topology file, and explains each that
-# holds a round.
+# explained FILE: runs 70 calls with this topology file, and explains each call
+# with an agreement round.
 explained()
 {
     MRAIL_TEST_RUN="$options $rates --mca coll_mrail_topology $1
@@ -100,7 +100,7 @@ explained "$tmp/pods"
 expect 'a plan that pays for the time to make it' "$tmp/out" \
     'MPI_COMM_WORLD: planned: [0-9.]* ms, without a plan [0-9.]* ms'
 export OMPI_MCA_coll_mrail_plan_budget=0
-# Where no plan gains, rounds become rare.
+# If no plan gains, agreement rounds become rare.
 sed 's/[82]0MB/1GB/' "$tmp/pods" >"$tmp/wide"
 explained "$tmp/wide"
 rounds=$(grep -c 'a plan gains less than it costs' "$tmp/out")
@@ -111,8 +111,8 @@ else
         "$tmp/out"
 fi
 
-# says NAME PATTERN: the job ends well, all of its calls are without
-# a plan, and exactly one line has the reason. $files is an option with the file.
+# says NAME PATTERN: the job succeeds, none of its calls has a plan, and exactly
+# one line states the reason. $files is an option with the file.
 says()
 {
     MRAIL_TEST_RUN="$options $rates $files"
@@ -128,7 +128,8 @@ says()
     fi
 }
 
-# edited NAME SED-SCRIPT PATTERN: the file of the two pods, edited.
+# edited NAME SED-SCRIPT PATTERN: runs `says` with an edited file of the two
+# pods.
 edited()
 {
     sed "$2" "$tmp/pods" >"$tmp/file"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks mrail trace -o: traces of a running job, of an ended one and of damaged
+# Checks mrail trace -o: traces of a running job, of an ended job and of damaged
 # files. Python decodes the traces and compares them with the job's counters.
 set -eu
 # shellcheck source=test/mpi/lib.sh

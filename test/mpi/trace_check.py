@@ -284,7 +284,8 @@ def check_lost(trace, lost):
 
 
 def check_pause(trace, records, calls, pause_s):
-    """The trace itself may have switched recording on again."""
+    """Checks that records pause while calls continue. The trace itself may end
+    the pause, because it switches recording on again."""
     times = sorted(record.time_ns for record in records)
     times.append(max(event.time_ns for event in trace.events))
     length_ns, begin_ns = max((after - before, before) for before, after

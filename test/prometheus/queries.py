@@ -13,16 +13,11 @@ import time
 import urllib.parse
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+# pylint: disable=wrong-import-position
+from tap import check, eventually, finish  # noqa: E402
+
 URL, MRAIL, SESSION, DASHBOARD = sys.argv[1:5]
-COUNT = 0
-
-
-def check(name, condition, why=""):
-    global COUNT
-    COUNT += 1
-    print("%sok %d - %s%s" % ("" if condition else "not ", COUNT, name,
-                              "" if condition else ": %s" % (why,)))
-    sys.stdout.flush()
 
 
 def get(path, **words):
@@ -47,16 +42,6 @@ def firing():
 
 def names():
     return sorted({labels["alertname"] for labels in firing()})
-
-
-def eventually(condition, seconds=40):
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        result = condition()
-        if result:
-            return result
-        time.sleep(0.2)
-    return None
 
 
 def fires(name, **wanted):
@@ -185,7 +170,7 @@ def main():
     decreased = number("sum(resets(mrail_rail_bytes_total[10m]))")
     check("no counter was reset, and failovers were counted",
           failed > 0 and decreased == 0, (failed, decreased))
-    print("1..%d" % COUNT)
+    finish()
 
 
 main()

@@ -61,7 +61,7 @@ static int is_recovering(const end_t *end)
     return mrail_am_stream_lost(&end->stream) != NULL;
 }
 
-/* ---- what an end does ---- */
+/* ---- actions of an end ---- */
 
 int send_message(unsigned from)
 {
@@ -289,7 +289,7 @@ int release(unsigned of, unsigned i)
 
 /* ---- failures ---- */
 
-/* Part of what is in flight still arrives at each end. */
+/* Some messages in flight still arrive at each end. */
 void break_lane(unsigned i)
 {
     unsigned left = 0;
@@ -308,7 +308,8 @@ void break_lane(unsigned i)
     }
 }
 
-/* An end replays once both have closed the lane and polled what arrived. */
+/* An end replays once both ends have closed the lane and polled the messages
+ * that arrived. */
 static int close_lane(unsigned of, unsigned i)
 {
     end_lane_t *lane = &w.end[of].lane[i], *other = &w.end[!of].lane[i];

@@ -1,8 +1,8 @@
 /*
- * Two ends that exchange active messages (rail/proto/am_stream.h, am_lane.h) over
- * lanes of a simulated wire, without engines. Lanes deliver in order. A lane may
- * break at any time: part of what is in flight still arrives, and each end
- * notices later.
+ * Two ends that exchange active messages (rail/proto/am_stream.h, am_lane.h)
+ * over lanes of a simulated wire, without engines. Lanes deliver in order. A
+ * lane may break at any time. Some messages in flight then still arrive, and
+ * each end detects the break later.
  */
 #ifndef MRAIL_TEST_AM_PAIR_H
 #define MRAIL_TEST_AM_PAIR_H
@@ -36,7 +36,7 @@ typedef struct {
     unsigned undelivered; /* held messages */
     unsigned unreleased;  /* delivered messages, whose buffers are in use */
     int owes;             /* a reply may be due */
-    int noticed;          /* this end does not use the lane any more */
+    int noticed;          /* 1: this end has stopped using the lane */
     int closed;           /* the replay of this end has begun */
 } end_lane_t;
 
@@ -53,10 +53,10 @@ typedef struct {
     unsigned step, num_lanes, depth, credits;
     int breaks, grows;
     int broken[MAX_LANES];
-    int dead[MAX_LANES]; /* no new lane takes the place of the broken one */
+    int dead[MAX_LANES]; /* 1: no new lane replaces the broken one */
     unsigned epoch[MAX_LANES];
     end_t end[2];
-    /* how often things happened, for all seeds */
+    /* number of occurrences for all seeds */
     struct {
         uint64_t sent, replayed, broken, recalled, grown, held, kept;
     } num;

@@ -164,8 +164,9 @@ static double *equal_division(const lp_problem_t *p)
 /* ---- lower bounds, for any dual prices ---- */
 
 /* Returns the sum over all demands of the bytes times the length of the
- * shortest path, plus the background times the lengths of its links. The length of a path is its number of relays times `relay`,
- * plus, for each of its links, the price divided by the capacity. */
+ * shortest path, plus the background times the lengths of its links. The length
+ * of a path is its number of relays times `relay`, plus, for each of its links,
+ * the price divided by the capacity. */
 static double shortest(const lp_problem_t *p, double relay,
                        const double *dual_price)
 {

@@ -5,7 +5,7 @@
  * GLPK's result is not trusted, because its floating-point simplex has been
  * wrong by 0.1 %. The division that it returns is completed to a valid one,
  * whose value is never below the optimum. Its dual values give a lower bound.
- * Both hold whatever GLPK computed, and the distance between the two shows
+ * Both hold for any result of GLPK, and the distance between the two shows
  * GLPK's accuracy.
  */
 #ifndef MRAIL_TEST_PLAN_LP_H
@@ -18,7 +18,7 @@
 typedef struct lp_problem {
     const machine_t *machine;
     unsigned num_flows, num_columns;
-    double *bytes; /* for each flow */
+    double *bytes; /* bytes by flow */
     /* index of each flow's first path, plus one entry for the end */
     unsigned *first;
     path_t *path;

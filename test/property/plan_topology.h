@@ -28,7 +28,7 @@ typedef struct machine {
     double out[MACHINE_MAX_NODES][MACHINE_MAX_RAILS];
     double in[MACHINE_MAX_NODES][MACHINE_MAX_RAILS];
     unsigned node[MACHINE_MAX_RANKS];  /* node of each rank */
-    unsigned place[MACHINE_MAX_RANKS]; /* its index within the node */
+    unsigned place[MACHINE_MAX_RANKS]; /* index of each rank in its node */
     uint32_t rails[MACHINE_MAX_RANKS]; /* rails that it reaches, as bits */
     /* Limits on these rails; negative: unlimited. */
     double reach_out[MACHINE_MAX_RANKS][MACHINE_MAX_RAILS];

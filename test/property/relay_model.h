@@ -24,8 +24,8 @@
 #define MODEL_PER_NODE 5u
 #define MODEL_RANKS (MODEL_NODES * MODEL_PER_NODE)
 #define MODEL_FLOWS 32u
-#define MODEL_REQUESTS 128u /* in flight per rank */
-#define MODEL_COPIES 64u    /* in flight per rank */
+#define MODEL_REQUESTS 128u /* requests in flight per rank */
+#define MODEL_COPIES 64u    /* copies in flight per rank */
 #define MODEL_EXCHANGES 4u
 
 enum { MODEL_SEND, MODEL_RECV, MODEL_KINDS };
@@ -33,7 +33,7 @@ enum { MODEL_FILL, MODEL_DRAIN };
 
 typedef struct model_request {
     void *buffer;
-    uint32_t length; /* of the buffer at first, then of the received message */
+    uint32_t length; /* length of the buffer, later of the received message */
     /* Number on its channel, counted separately for sends and receives. */
     uint32_t order;
     uint8_t kind, from, to;

@@ -267,7 +267,7 @@ static int is_near(double a, double b)
 }
 
 /* Checks that the division covers all bytes, and that the reported loads are
- * right. */
+ * correct. */
 static void check_division(const mrail_flows_t *flows)
 {
     const double *bytes = mrail_flows_bytes(flows);

@@ -593,9 +593,9 @@ static void test_hash_below_core(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* With the source routes of Ethereal, a spine below a core keeps the position of
- * the leaf's uplink among parallel links, in any order of the uplinks. If this
- * link is down, the flow has no path. */
+/* With the source routes of Ethereal, a spine below a core keeps the position
+ * of the leaf's uplink among parallel links, in any order of the uplinks. If
+ * this link is down, the flow has no path. */
 static void test_ethereal_below_core(void **state)
 {
     static const char *const links[] = {

@@ -339,7 +339,7 @@ static void remove_hops(kernel_t *kernel, uint32_t link)
     kernel->num_routes = num;
 }
 
-/* Does what `mrail lab ctl` does. */
+/* Changes a link as `mrail lab ctl` does. */
 static void change_link(world_t *world, uint32_t link, int is_up)
 {
     const mrail_fabric_link_t *l = &world->fabric->links[link];

@@ -241,7 +241,7 @@ static void test_document_has_the_table(void **state)
 
 /* ---- two ends ---- */
 
-#define MAX_SEQS 6u /* of each end */
+#define MAX_SEQS 6u /* maximum per end */
 #define NO_SEQ 0u
 
 /* Messages about a sequence number, which the end that chose it or the other
@@ -272,7 +272,7 @@ typedef struct {
     uint8_t handled;    /* last LANE_REQ of the peer that was handled */
     uint8_t prev_epoch;
     uint8_t num_seqs;
-    uint8_t requests, wants, breaks, timeouts; /* what remains of the budget */
+    uint8_t requests, wants, breaks, timeouts; /* remaining budget */
 } end_t;
 
 typedef struct {
@@ -719,7 +719,7 @@ static void check_no_missing_qp(void)
     }
 }
 
-/* Delivers what the end repeats, and the answers to it. */
+/* Delivers the messages that the end repeats, and the replies to them. */
 static void repeat(unsigned me)
 {
     static const uint8_t messages[MRAIL_LANE_STATES] = {

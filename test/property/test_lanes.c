@@ -13,11 +13,11 @@
  *   no lane fails, each PUT writes once. A message behind a fence follows
  *   everything before it, and a flush completes after everything before it.
  * - At the end, no credit or buffer is lost or duplicated, although either end
- *   recalls idle credits. While no lane fails, there is a buffer for each message.
+ *   recalls idle credits. While no lane fails, there is a buffer for each
+ *   message.
  * - At the end, no request is pending and both ends have the same lanes, whose
- *   QPs send.
- *   Otherwise the live end has given the other up. A waiting user checks the
- *   endpoint, as UCX's keepalive does.
+ *   QPs send. Otherwise, the live end has given the other one up. A waiting
+ *   user checks the endpoint, as UCX's keepalive does.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -440,8 +440,8 @@ static void check_slot(unsigned slot)
           slot);
     if (lane[0] != NULL) {
         CHECK((lane[0]->epoch == lane[1]->epoch) &&
-                  (lane[0]->remote_index == lane[1]->index) &&
-                  (lane[1]->remote_index == lane[0]->index) &&
+                  (lane[0]->tx_tag == lane[1]->rx_tag) &&
+                  (lane[1]->tx_tag == lane[0]->rx_tag) &&
                   (fake_qp_dest(lane[0]->qp) == lane[1]->qp->qp_num) &&
                   (fake_qp_dest(lane[1]->qp) == lane[0]->qp->qp_num),
               "lane %u is not the same at both ends", slot);

@@ -1,13 +1,14 @@
 /*
  * Searches all interleavings of two ends of which one moves its source port
  * (src/rail/proto/port_move.c). The reading end requests moves and takes them
- * back; the sending end also decides on its own. The other direction of a lane
- * has a port of its own, and shares no state with this one.
+ * back; the sending end also moves the port without a request. The other
+ * direction of a lane has a port of its own, and shares no state with this one.
  *
  * Once sent, a message may be received at any later time, any number of times,
- * or never. The lane may fail or be evicted at any time, and another one take
- * its place. The device changes ports at once, after draining its send queue,
- * or not at all; draining may take too long, and each step may be refused.
+ * or never. The lane may fail or be evicted at any time, and another one may
+ * take its place. The device changes ports at once, after draining its send
+ * queue, or not at all; draining may take too long, and each step may be
+ * refused.
  */
 #include "config.h"
 #include "rail/proto/port_move.h"

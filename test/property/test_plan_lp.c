@@ -93,7 +93,7 @@ typedef struct stats {
     double *bytes, *before;
     unsigned *pieces;
     double congestion, congestion_before;
-    double rounding; /* in seconds: the time of one byte per piece on a link */
+    double rounding; /* seconds that one byte per piece takes on a link */
     double relayed, total, direct;
     uint64_t num_pieces;
 } stats_t;

@@ -96,8 +96,8 @@ static void test_equal_spread(void **state)
 }
 
 /* [CTCCL] 3.3: jobs use consecutive NICs of a leaf, and all but one are idle.
- * Wherever that job starts, its lanes must be spread equally, and use all uplinks
- * if formula (4) holds. */
+ * Wherever that job starts, its lanes must be spread equally, and use all
+ * uplinks if formula (4) holds. */
 static void check_job(unsigned uplinks, unsigned lanes, unsigned start,
                       unsigned nics)
 {
@@ -311,8 +311,8 @@ static void test_single_lane_to_all(void **state)
 }
 
 /* `nics` consecutive NICs of each leaf send to the NICs with the same indices,
- * on one lane. The load of a segment may be at most `max_percent` of the mean, and
- * each NIC must use at least `min_segments` segments. */
+ * on one lane. The load of a segment may be at most `max_percent` of the mean,
+ * and each NIC must use at least `min_segments` segments. */
 static void check_single_lane_all_to_all(unsigned uplinks, unsigned lanes,
                                          unsigned nics, unsigned max_percent,
                                          unsigned min_segments)

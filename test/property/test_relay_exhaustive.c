@@ -1,9 +1,9 @@
 /*
  * Tests src/relay with all interleavings of the steps of a few ranks with few
- * slots, of the network's deliveries and of the completion of copies. While chunks are left, some step must
- * be possible. At the end, all chunks must have arrived once with the right
- * bytes, all slots must be free and all rings empty. Every step advances an
- * exchange, so no sequence is endless.
+ * slots, of the network's deliveries and of the completion of copies. While
+ * chunks are left, some step must be possible. At the end, all chunks must have
+ * arrived once with the right bytes, all slots must be free and all rings
+ * empty. Every step advances an exchange, so no sequence is endless.
  *
  * The search is depth-first and continues only from new states. To go back, it
  * restores a saved copy of a state. It tries steps of all kinds in any order,
@@ -34,8 +34,8 @@
 #define MAX_BLOCKS 512u
 #define MAX_CASES 40u
 #define TAG_BYTES 8u
-#define MAX_REQUESTS 8u /* in flight per rank */
-#define MAX_COPIES 4u   /* in flight per rank */
+#define MAX_REQUESTS 8u /* requests in flight per rank */
+#define MAX_COPIES 4u   /* copies in flight per rank */
 
 static model_t w;
 
@@ -147,7 +147,7 @@ static void restore(const char *from)
 
 /* ---- normalisation of a state ---- */
 
-/* Clears what the slot's activity does not use. */
+/* Clears the fields that the slot's activity does not use. */
 static void reset_slot(mrail_relay_slot_t *slot)
 {
     mrail_relay_slot_t s = {.node = slot->node,

@@ -1,8 +1,8 @@
 /*
  * Tests src/relay with exchanges between random ranks on random nodes, over
  * random relays and in random order. Ranks arrive late and leave early,
- * receives are posted late, and messages and copies are slow. Every byte must be right,
- * and three exchanges must end within a bound.
+ * receives are posted late, and messages and copies are slow. Every byte must
+ * be right, and three exchanges must end within a bound.
  *
  * MRAIL_TEST_SEED=N runs one seed. MRAIL_TEST_FULL=1 runs fifty times as many
  * seeds, or four times as many under a sanitizer.

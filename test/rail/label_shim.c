@@ -5,8 +5,8 @@
  * - "fixed": it stores a fixed label instead.
  * - "no-sqd": it refuses the SQD state.
  * - "unknown": its firmware version matches no known device.
- * - "mlx5": its kernel driver is mlx5_core, and libmlx5 has the calls that set a
- *   port and report a port of a LAG.
+ * - "mlx5": its kernel driver is mlx5_core, and libmlx5 has the calls that set
+ *   a port and report a port of a LAG.
  * - "mlx5-old": the same, but the calls fail.
  */
 #include "config.h"

@@ -118,7 +118,7 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
     }
 }
 
-/* A QP in state SQD still sends what it had begun. */
+/* A QP in state SQD still sends the requests that it had begun. */
 static int is_draining(const struct ibv_qp *qp)
 {
     for (unsigned i = 0; i < w.num_requests; ++i) {

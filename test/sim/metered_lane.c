@@ -21,7 +21,7 @@ typedef struct {
     /* Post times of the chunks in flight, starting at `first`. */
     mrail_ns_t post_ns[METERED_DEPTH];
     unsigned first;
-    double end_ns; /* when the service of the first chunk ends */
+    double end_ns; /* time at which the service of the first chunk ends */
 } metered_lane_t;
 
 double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)

@@ -52,7 +52,7 @@ typedef struct metered_point {
     mrail_ns_t at_ns;
     double truth; /* rate of the lane in the last 10 us */
     double rate[METERED_WINDOWS];
-    double meter; /* from mrail_tele_window_t, as in the data path */
+    double meter; /* estimate of mrail_tele_window_t, as in the data path */
 } metered_point_t;
 
 /* Returns the lane's share of the port at `now_ns`, and when that share
@@ -71,7 +71,7 @@ typedef struct metered_result {
     double square;         /* mean square of this distance */
     unsigned false_alarms; /* samples in that period below three quarters */
     mrail_ns_t seen_ns; /* from the arrival to a sample below three quarters */
-    mrail_ns_t gone_ns; /* from the end to a sample above three quarters */
+    mrail_ns_t gone_ns; /* time from the end to a sample above three quarters */
     /* Number of falls below 0.5 followed by a rise above 0.65 while the other
      * flow is present. */
     unsigned dips;

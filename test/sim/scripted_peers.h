@@ -78,10 +78,10 @@ typedef struct script {
     int lost_rails; /* bit i: rail i loses everything */
     unsigned wrong; /* messages with a wrong number or content */
     unsigned num_control[MRAIL_CTL_LAST]; /* control messages of the engine */
-    unsigned lost_control[SCRIPT_RAILS];  /* those on a lost rail */
+    unsigned lost_control[SCRIPT_RAILS];  /* control messages on a lost rail */
     uint64_t num_requests;   /* requests that the engine posted on lanes */
     unsigned lost_requests;  /* requests posted on a lost rail */
-    unsigned num_connecting; /* with a HELLO but without a lane */
+    unsigned num_connecting; /* peers with a HELLO but without a lane */
     unsigned max_connecting;
     unsigned completed; /* operations */
     unsigned num_warnings;

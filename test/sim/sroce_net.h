@@ -24,7 +24,7 @@ typedef struct net_params {
     enum ibv_mtu mtu;      /* 0: 1024 */
     enum ibv_qp_type type; /* 0: RC */
     unsigned num_qps;      /* number of pairs; 0: 1 */
-    size_t mem_bytes;      /* per node; 0: 1 MiB */
+    size_t mem_bytes;      /* bytes per node; 0: 1 MiB */
     unsigned cqe;          /* 0: 4096 */
     unsigned max_wr;       /* send and receive; 0: 64 */
     int use_srq;
@@ -103,7 +103,8 @@ static inline uint8_t net_byte(uint32_t tag, uint32_t i)
            (uint8_t)(i * 37);
 }
 void net_fill(uint8_t *p, uint32_t tag, uint32_t length);
-/* Returns the offset of the first wrong byte, or `length` if all are right. */
+/* Returns the offset of the first wrong byte, or `length` if all bytes are
+ * correct. */
 uint32_t net_match(const uint8_t *p, uint32_t tag, uint32_t length);
 
 /* The seeds to run are only N if MRAIL_TEST_SEED=N is set, or else 1 to

@@ -85,7 +85,7 @@ static void test_port_back_in_time(void **state)
 
 typedef struct remote_error {
     enum ibv_wr_opcode opcode;
-    int32_t addr_shift; /* added to the remote address */
+    int32_t addr_shift; /* offset added to the remote address */
     uint32_t key_xor;
     uint32_t length;
     uint32_t recv_length; /* 0: no receive */

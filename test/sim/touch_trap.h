@@ -20,7 +20,7 @@ size_t touch_trap_position(void);
 /* Stops recording. */
 void touch_trap_stop(void);
 
-/* Watches the blocks between two positions, and forgets earlier touches. */
+/* Watches the blocks between two positions, and clears earlier counts. */
 void touch_trap_watch(size_t from, size_t to);
 /* Ends the watch. Returns the number of blocks that were touched. */
 unsigned touch_trap_touched(void);

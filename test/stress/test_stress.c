@@ -75,7 +75,7 @@ typedef struct totals {
     uint64_t virtual_ns;
 } totals_t;
 
-static totals_t *total; /* of this worker */
+static totals_t *total; /* totals of this worker */
 
 static uint32_t below(uint32_t bound)
 {

@@ -12,21 +12,13 @@ import threading
 import time
 
 from prometheus import Scrape, decreased
+from tap import check, eventually, finish
 
 EXPORTER, PAGES, DIR = sys.argv[1:4]
 RANKS, RAILS, LANES = 3, 2, 2
 UID = os.geteuid()
 PAGE_ANY = os.path.join(DIR, "mrail-telemetry.%d.%%d.%%x" % UID)
-COUNT = 0
 STARTED = []
-
-
-def check(name, condition, why=""):
-    global COUNT
-    COUNT += 1
-    print("%sok %d - %s%s" % ("" if condition else "not ", COUNT, name,
-                              "" if condition else ": %s" % (why,)))
-    sys.stdout.flush()
 
 
 def start(*words, **options):
@@ -91,15 +83,6 @@ def raw(port, data):
         except (ConnectionResetError, BrokenPipeError):
             pass
         return answer
-
-
-def eventually(condition, seconds=10):
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_requests(port):
@@ -406,7 +389,7 @@ def main():
         lambda: not scrape(port).values("mrail_process_up",
                                         mpi_job="fixture")))
     terminate(process, "SIGTERM ends the exporter with status 0")
-    print("1..%d" % COUNT)
+    finish()
 
 
 try:

@@ -32,7 +32,7 @@ lanes 'two nodes' 0 --nodes 2 --slowdown 1
 expect 'the exact value of two nodes' "$tmp/out" '^ +1 +1\.000 +1\.500 +-$'
 expect 'one lane is enough for twice the time' "$tmp/out" \
     '^  UCX_MRAIL_LANES_PER_RAIL=1$'
-# Equation (1) says 1 lane for two nodes, whatever the limit. The advice must not
+# Equation (1) gives 1 lane for two nodes, with any limit. The advice must not
 # contradict the exact value.
 lanes 'two nodes, a tenth' 0 --nodes 2 --slowdown 0.1
 expect 'the advice is from the exact value' "$tmp/out" \

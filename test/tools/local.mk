@@ -12,7 +12,7 @@ EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/test_bench_figures.py test/tools/test_bench_paths.py \
     test/tools/bench_lines.py test/tools/exporter_http.py \
     test/tools/exporter-time.sh test/tools/exporter_time.py \
-    test/tools/exporter_docs.py test/tools/prometheus.py
+    test/tools/exporter_docs.py test/tools/prometheus.py test/tools/tap.py
 TIMING_TESTS += test/tools/exporter-time.sh
 TESTS += $(TOOL_SCRIPT_TESTS)
 

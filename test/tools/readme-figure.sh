@@ -1,6 +1,6 @@
 #!/bin/sh
-# docs/images/results.svg must be exactly what contrib/figures.py draws from the
-# recorded data. Wrong or missing data must not produce a drawing.
+# docs/images/results.svg must be exactly the figure that contrib/figures.py draws
+# from the recorded data. Wrong or missing data must not produce a drawing.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

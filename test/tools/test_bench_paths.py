@@ -46,6 +46,21 @@ class Paths(unittest.TestCase):
         self.assertAlmostEqual(lab_areas.bound_s(8, 'ring', 70e6), 3.5)
         self.assertAlmostEqual(lab_areas.bound_s(2, 'alltoallv', 80e6), 1)
 
+    def test_lab_rate(self):
+        """paths: slow processors get slower links"""
+        self.assertEqual(lab_areas.divisor_for(0.1, 0.5), 1)
+        self.assertEqual(lab_areas.divisor_for(0.2, 0.5), 2)
+        self.assertEqual(lab_areas.divisor_for(0.5, 0.5), 4)
+        self.assertEqual(lab_areas.divisor_for(5, 0.5), 4)
+        self.assertEqual(lab_areas.scaled('link h1 l1 100MB\nlink l1 s1 10MB x4',
+                                          0.25),
+                         'link h1 l1 25MB\nlink l1 s1 2.5MB x4')
+        with tempfile.TemporaryDirectory() as folder:
+            lab = lab_areas.Lab(bench_in(folder))
+            lab.divisor = 4
+            self.assertAlmostEqual(lab.bound_s(8, 'ring'),
+                                   4 * lab_areas.bound_s(8, 'ring'))
+
     def test_lab_loads(self):
         """paths: uplink loads from the status of a lab"""
         def link(name, use):
@@ -104,6 +119,8 @@ class Paths(unittest.TestCase):
                          {lab_areas.FABRIC})
         for block in blocks[:3]:
             for item in block.figures:
+                if item.own in ('lab.rate', 'lab.cpu'):
+                    continue  # of the lab itself
                 source, *names = item.beside[0]
                 self.assertEqual(source, 'simulated', item.what)
                 self.assertEqual(names[0], item.own.replace('lab.', 'sim.'))

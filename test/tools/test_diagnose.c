@@ -200,7 +200,7 @@ static void test_starved(void **state)
     ranks[1].run = 0.2;
     ranks[1].delay = 0.8;
     assert_one(DIAGNOSE_CORES, "rank 1");
-    /* If all ranks hardly run, none is to blame, unless for long. */
+    /* If all ranks hardly run, none is the cause, unless this lasts. */
     for (unsigned i = 0; i < RANKS; ++i) {
         ranks[i].run = 0.2;
         ranks[i].delay = 0.8;
@@ -239,7 +239,7 @@ static void test_posted(void **state)
     assert_non_null(strstr(report.findings[0].evidence, "MPI_Ibcast"));
 }
 
-/* All are in the same call, which takes long: nobody is absent. */
+/* All ranks are in the same call, which takes long, so no rank is missing. */
 static void test_long_call(void **state)
 {
     add_all(MRAIL_CALLS_ALLTOALL, NOW - 9000 * MS, 0);
@@ -257,7 +257,7 @@ static void test_crossed(void **state)
     assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
 }
 
-/* Rank 2 is in a long call of another communicator, and not to blame. */
+/* Rank 2 is in a long call of another communicator, and is not the cause. */
 static void test_waits_elsewhere(void **state)
 {
     for (unsigned i = 0; i < RANKS; ++i) {

@@ -151,7 +151,7 @@ static void test_samples(void **state)
               "pid=\"103\",rail=\"mlx5_1:1\"} 1.000000001");
     has(text, "mrail_rail_up{mpi_job=\"job1\",rank=\"2\",pid=\"105\","
               "rail=\"mlx5_1:1\"} 0");
-    has(text, "mrail_rail_suspect_lanes{mpi_job=\"job0\",rank=\"0\","
+    has(text, "mrail_rail_paths_not_up{mpi_job=\"job0\",rank=\"0\","
               "pid=\"100\",rail=\"mlx5_1:1\"} 1");
     has(text, "mrail_rail_in_flight_bytes{mpi_job=\"job0\",rank=\"0\","
               "pid=\"100\",rail=\"mlx5_1:1\"} 41");

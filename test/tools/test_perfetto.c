@@ -20,9 +20,9 @@
 
 static perfetto_t trace;
 static FILE *stream;
-static char *bytes; /* of the trace; valid after finish() */
+static char *bytes; /* bytes of the trace; valid after finish() */
 static size_t num_bytes;
-static char *text; /* of the decoder */
+static char *text; /* text of the decoder */
 static size_t text_size;
 
 /* ---- decoder ---- */

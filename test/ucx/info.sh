@@ -88,7 +88,7 @@ for processes in 1 8 32; do
 done
 
 # The older protocols compute that size from the overhead. Rendezvous is faster
-# from about 64 KB on, whatever the number of processes.
+# from about 64 KB on, for any number of processes.
 for processes in 1 2 8 32; do
     UCX_TLS=mrail,self UCX_PROTO_ENABLE=n info "$tmp/old" -e -u t -D net \
         -n $processes -N $processes

@@ -32,20 +32,21 @@ typedef struct acl_test_check {
 acl_test_check_t acl_test_check(mrail_acl_dialect_t dialect, const char *text,
                                 unsigned num_uplinks, unsigned leaf_uplinks);
 
-/* Returns the text with the first `from`, which it must contain, replaced. */
+/* Returns the text with the first occurrence of `from` replaced by `to`. The
+ * text must contain `from`. */
 char *acl_test_edited(const char *text, const char *from, const char *to);
 
 typedef struct acl_test_edit {
     mrail_acl_dialect_t dialect;
-    const char *from, *to; /* from: NULL: append `to` */
-    const char *part;      /* in the findings; NULL: there are none */
+    const char *from, *to; /* from is NULL: append `to` */
+    const char *part;      /* expected in the findings; NULL: no findings */
 } acl_test_edit_t;
 
 /* Checks rules for four uplinks and two ports, after each of the edits. */
 void acl_test_edits(const acl_test_edit_t *edits, unsigned num);
 
-/* acl_test_has() fails the test unless `text` contains `part`, and
- * acl_test_lacks() fails it if `text` does. */
+/* acl_test_has() fails the test unless `text` contains `part`. acl_test_lacks()
+ * fails the test if `text` contains `part`. */
 void acl_test_has(const char *text, const char *part);
 void acl_test_lacks(const char *text, const char *part);
 

@@ -64,7 +64,7 @@ RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
     test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
     test_path_validation test_fatal test_stall_detect test_move_lane test_move_order test_late_timers test_rails test_quota test_failover \
     test_ctl_send test_cancel test_put test_busy_cq test_get_short test_departed \
-    test_iface test_am test_credits test_records
+    test_iface test_am test_credits test_records test_port_return test_rx_blocks
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -109,6 +109,8 @@ test_records_SOURCES = test/unit/test_records.c test/unit/mock_peer.c
 test_records_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_quota_SOURCES = test/unit/test_quota.c test/unit/mock_peer.c
 test_quota_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_rx_blocks_SOURCES = test/unit/test_rx_blocks.c test/unit/mock_peer.c
+test_rx_blocks_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_rails_SOURCES = test/unit/test_rails.c test/unit/mock_peer.c
 test_rails_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_iface_SOURCES = test/unit/test_iface.c test/unit/mock_peer.c
@@ -131,6 +133,8 @@ test_ctl_send_SOURCES = test/unit/test_ctl_send.c test/unit/mock_peer.c
 test_ctl_send_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_data_lock_SOURCES = test/unit/test_data_lock.c
 test_data_lock_LDADD = $(RAIL_TEST_LIBS)
+test_port_return_SOURCES = test/unit/test_port_return.c
+test_port_return_LDADD = $(RAIL_TEST_LIBS)
 test_health_SOURCES = test/unit/test_health.c
 test_health_LDADD = $(RAIL_TEST_LIBS)
 endif

@@ -25,7 +25,7 @@ typedef struct sent {
     mrail_ctl_msg_t msgs[SENT_MAX];
     uint16_t ports[SENT_MAX]; /* UDP source port of each message */
     unsigned num_msgs;
-    uint16_t credit[64]; /* of the last header, indexed by the lane's number */
+    uint16_t credit[64]; /* credits of the last header, by lane number */
     unsigned num_reads;
     const struct ibv_qp *read_qp; /* QP of the last READ */
     int (*post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -48,9 +48,9 @@ void run_control(mrail_ns_t after_ns);
 
 mrail_peer_t *peer_of(unsigned peer_index);
 void deliver(unsigned peer_index, mrail_ctl_msg_t *msg);
-/* The peer sends the message on the rail with this number, and the engine
- * receives it on the same rail. deliver_on() then runs the timers that are due,
- * whereas deliver_only() does not. */
+/* Deliver a message of the peer on the rail with this number. The engine
+ * receives it on the same rail. deliver_on() then runs the timers that are due;
+ * deliver_only() does not. */
 void deliver_on(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
 void deliver_only(unsigned peer_index, unsigned rail, mrail_ctl_msg_t *msg);
 void deliver_hello(unsigned peer_index);

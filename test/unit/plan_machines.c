@@ -123,7 +123,7 @@ void assert_near(double is, double wanted, double part)
     }
 }
 
-/* Checks the plan against the minimum congestion, which is known. */
+/* Checks that the plan has the minimum congestion, which is known. */
 mrail_plan_summary_t assert_congestion(const mrail_plan_t *plan, double least)
 {
     mrail_plan_summary_t s = summary_of(plan);

@@ -6,11 +6,12 @@
 #include "orchestrator/plan.h"
 
 #define NONE MRAIL_PLAN_NONE
-#define GAP 0.02 /* the default */
+#define GAP 0.02 /* default of the planner */
 #define G 1e9
 
 void set_rails(mrail_plan_topo_t *topo, double capacity);
-/* Adds a rank that reaches one rail without limits, or all with NONE. */
+/* Adds a rank that reaches one rail without limits, or, with NONE, all
+ * rails. */
 int add_rank(mrail_plan_topo_t *topo, unsigned node, unsigned rail);
 /* Makes one rank per rail of each node, node by node. Each rail carries 1 GB/s.
  * If `gpu` is positive, the ranks of a node have pairwise links of that
@@ -34,7 +35,7 @@ double load_of(const mrail_plan_t *plan, mrail_plan_link_kind_t kind,
                unsigned a, unsigned b);
 
 void assert_near(double is, double wanted, double part);
-/* Checks the plan against the known minimum congestion. */
+/* Checks that the plan has the minimum congestion, which is known. */
 mrail_plan_summary_t assert_congestion(const mrail_plan_t *plan, double least);
 
 #endif

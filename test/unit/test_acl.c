@@ -92,8 +92,8 @@ static void test_paper_as_printed(void **state)
     acl.as_printed = 1;
     text = acl_test_text(&acl, MRAIL_ACL_IOS);
     assert_string_equal(text, printed);
-    /* A switch would misread the printed form, because of the blank in the
-     * names of its access lists. The check must report that. */
+    /* A switch would misread the printed form, because the names of its access
+     * lists contain a blank. The check must report this. */
     check = acl_test_check(MRAIL_ACL_IOS, text, 8, 1);
     assert_int_equal(check.ret, -ERANGE);
     assert_int_equal(check.report.num_unmapped, 8);
@@ -101,7 +101,7 @@ static void test_paper_as_printed(void **state)
     free(text);
 }
 
-/* By default, the text has the same lines without the blank. Comments stand
+/* By default, the text has the same lines without the blank, with comments
  * between them. */
 static void test_paper_by_default(void **state)
 {
@@ -125,7 +125,7 @@ static void test_paper_by_default(void **state)
     free(text);
 }
 
-/* ---- Written and read back ---- */
+/* ---- Round trip ---- */
 
 static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
 {
@@ -133,8 +133,7 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
     acl_test_check_t check;
 
     if (mrail_acl_validate_dialect(acl, dialect, why, sizeof(why)) != 0) {
-        /* NVUE is the only dialect with fewer marks than a switch can have
-         * uplinks. */
+        /* only NVUE has fewer marks than a switch can have uplinks */
         assert_int_equal(dialect, MRAIL_ACL_NVUE);
         assert_true(acl->num_uplinks > 31);
         acl_test_has(why, "NVUE marks each uplink with a DSCP");
@@ -250,7 +249,7 @@ static void test_other_uplinks(void **state)
     }
 }
 
-/* ---- What is in the text ---- */
+/* ---- Content of the text ---- */
 
 static void test_dscp(void **state)
 {

@@ -39,7 +39,7 @@ static void test_one_source(void **state)
         {MRAIL_ACL_LINUX, "rule add priority 4793 ",
          "rule add priority 4793 from 10.0.0.0/24 ",
          "ports 57344 to 61439 have no uplink"},
-        /* Equivalent to a rule without a source. */
+        /* equivalent to a rule without a source */
         {MRAIL_ACL_SONIC, "\"L4_SRC_PORT_RANGE\": \"57344",
          "\"SRC_IP\": \"0.0.0.0/0\", \"L4_SRC_PORT_RANGE\": \"57344", NULL},
         {MRAIL_ACL_NVUE, "nv set acl udf rule 3 match ip protocol udp",
@@ -75,7 +75,7 @@ static void test_same_source(void **state)
     assert_int_equal(check.ret, 0);
 }
 
-/* Entries without ports take packets away from the rules after them. */
+/* Entries without ports match packets before the rules after them do. */
 static void test_exempt_hosts(void **state)
 {
     static const acl_test_edit_t edits[] = {
@@ -131,7 +131,8 @@ static void test_exempt_hosts(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* Marking ends no search, so a rule that denies applies wherever it is. */
+/* Marking does not end the search, so a rule that denies applies in any
+ * place. */
 static void test_exempt_ports_nvue(void **state)
 {
 #define DENY(_acl) "nv set acl " _acl " rule 100 action deny\n"
@@ -165,7 +166,7 @@ static void test_exempt_ports_nvue(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* The rules are correct, but no port has them. */
+/* The rules are correct, but are not applied to any port. */
 static void test_not_applied(void **state)
 {
     static const char message[] =

@@ -63,8 +63,9 @@ static const char *const shorter[] = {
     [MRAIL_ACL_NVUE] = "source-port 57344-61429",
     [MRAIL_ACL_LINUX] = "sport 57344-61429",
 };
-/* Without this line, the third segment has no uplink. SONiC has no such line,
- * because one line holds both the ports and the uplink. */
+/* For each dialect, the line that sends the third segment to its uplink. In
+ * SONiC, one line contains both the ports and the uplink, so there is no such
+ * line. */
 static const char *const way[] = {
     [MRAIL_ACL_IOS] = "set ip next-hop 10.9.2.1",
     [MRAIL_ACL_EOS] = "set nexthop 10.9.2.1",
@@ -109,7 +110,7 @@ static void test_holes(void **state)
     }
 }
 
-/* The finding names the rule next to the hole. */
+/* The finding names the rule next to the gap. */
 static void test_holes_at_the_ends(void **state)
 {
     static const char rule[] =
@@ -183,7 +184,7 @@ static void test_no_uplink(void **state)
     }
 }
 
-/* One next hop serves two segments. */
+/* Two segments have the same next hop. */
 static void test_shared_uplink(void **state)
 {
     mrail_acl_t acl = acl_test_options(4);
@@ -347,7 +348,7 @@ static void test_hand_written_nvue(void **state)
              "nv config apply\n");
 }
 
-/* The output of a router's commands. */
+/* The output of a Linux router's commands. */
 static void test_listed_linux(void **state)
 {
     (void)state;
@@ -510,7 +511,7 @@ static void test_zero_byte_and_length(void **state)
     acl_test_has(why, "longer than");
 }
 
-/* Findings other than holes and overlaps. */
+/* Findings other than gaps and overlaps. */
 static void test_other_findings(void **state)
 {
     acl_test_check_t check;
@@ -537,7 +538,7 @@ static void test_other_findings(void **state)
     acl_test_has(check.found, "line 7: ports 50000 to 50001 are exempt");
 }
 
-/* ---- Entries that take packets away from the rules ---- */
+/* ---- Entries that match packets before the rules ---- */
 
 /* Returns `first`, `text` and `last` as one text. */
 static char *joined(const char *first, const char *text, const char *last)
@@ -548,8 +549,8 @@ static char *joined(const char *first, const char *text, const char *last)
     return all;
 }
 
-/* Checks `first`, correct rules and `last`. `part` is in the findings; NULL:
- * there are none. */
+/* Checks `first`, correct rules and `last`. The findings must contain `part`;
+ * NULL: there must be none. */
 static void check_around(mrail_acl_dialect_t dialect, const char *first,
                          const char *last, const char *part)
 {
@@ -569,7 +570,7 @@ static void check_around(mrail_acl_dialect_t dialect, const char *first,
     free(text);
 }
 
-/* An entry of a route map without a match takes all packets. */
+/* An entry of a route map without a match applies to all packets. */
 static void test_entry_without_match(void **state)
 {
     (void)state;
@@ -580,9 +581,10 @@ static void test_entry_without_match(void **state)
                  "line 1: ports 49152 to 65535 are exempt\n");
     check_around(MRAIL_ACL_IOS, "", "route-map udf permit 15\n",
                  ": ports 49152 to 65535 are exempt\n");
-    /* At the end, such an entry gets only what no other entry has taken. */
+    /* At the end, such an entry applies only to packets that match no other
+     * entry. */
     check_around(MRAIL_ACL_IOS, "", "route-map udf deny 100\n", NULL);
-    /* These have nothing to do with the rules. */
+    /* these are unrelated to the rules */
     check_around(MRAIL_ACL_IOS, "route-map bgp permit 5\n", "", NULL);
     check_around(MRAIL_ACL_IOS,
                  "route-map udf permit 5\n match length 0 64\n"

@@ -1,5 +1,5 @@
 /* Tests of mrail_acl_check() with Linux routers: statements of nft and routing
- * rules that take packets away from the rules of the uplinks. */
+ * rules that match packets before the rules of the uplinks do. */
 #include "config.h"
 #include "acl_texts.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- The chain of the marks ---- */
 
-/* Statements of nft that take ports away from the rules, or change their mark
+/* Statements of nft that match ports before the rules do, or change the mark
  * afterwards. */
 static void test_exempt_ports_linux(void **state)
 {
@@ -78,7 +78,7 @@ static void test_exempt_ports_linux(void **state)
         {MRAIL_ACL_LINUX, last,
          "        udp dport 4791 drop\n    }\n}\nEND\ntrap",
          ": ports 0 to 65535 are exempt: "},
-        /* These take nothing away. */
+        /* these match none of the packets */
         {MRAIL_ACL_LINUX, first,
          "        meta mark set 0x5\n        udp dport 4791 udp sport 49152",
          NULL},
@@ -158,7 +158,7 @@ static void test_exempt_ports_jumps(void **state)
         {MRAIL_ACL_LINUX, from,
          CHAINS("udp sport 60000 drop", "", "marks", "        jump exempt\n"),
          ": ports 60000 to 60000 are exempt: "},
-        /* These end only their own chain, or come after the rules. */
+        /* These end only their own chain, or follow the rules. */
         {MRAIL_ACL_LINUX, from,
          CHAINS("udp sport 60000 return", "        jump exempt\n", "marks", ""),
          NULL},
@@ -214,7 +214,7 @@ static void test_exempt_ports_rules(void **state)
          "100: from all fwmark 0x47910000/0xffff0000 lookup 200\n", taken},
         {MRAIL_ACL_LINUX, NULL, "100: from all fwmark 0/0x1 lookup 200\n",
          taken},
-        /* Other packets, or later rules. */
+        /* rules for other packets, or after the rules of the uplinks */
         {MRAIL_ACL_LINUX, NULL,
          "0:\tfrom all lookup local\n"
          "1000:\tfrom all lookup [l3mdev-table]\n"
@@ -288,7 +288,8 @@ static void test_exempt_ports_commands(void **state)
 
 /* ---- Other base chains ---- */
 
-/* A table with one base chain, which other tables may have by the same name. */
+/* A table with one base chain. Other tables may have a chain of the same
+ * name. */
 #define BASE(_table, _chain, _hook, _rules)                                    \
     "table " _table " {\n    chain " _chain                                    \
     " {\n        type filter hook " _hook "\n" _rules "    }\n}\n"
@@ -316,7 +317,7 @@ static void test_other_chains(void **state)
         APPEND(BASE("ip late", "c", "postrouting priority 300",
                     "        ip saddr 10.0.0.7 drop\n"),
                ": ports 0 to 65535 are exempt, from 10.0.0.7: 'ip saddr"),
-        /* The chain has the name of the one with the marks. */
+        /* the chain has the same name as the chain with the marks */
         APPEND(BASE("ip early", "prerouting", "prerouting priority raw",
                     "        udp dport 4791 drop\n"),
                "'udp dport 4791 drop' in 'ip early prerouting'\n"),
@@ -355,7 +356,7 @@ static void test_other_chains(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* Rules of a firewall that let the packets through, or that do not. */
+/* Firewall rules that accept the packets, and others that drop them. */
 static void test_other_chains_accept(void **state)
 {
     static const char lost[] = "'policy drop' in 'inet filter forward'\n";
@@ -498,7 +499,7 @@ static void test_marked_rules(void **state)
                ", from 10.0.0.0/24: rule 100, "),
         APPEND("4793: from 10.0.0.0/24 fwmark 0x47910004 lookup 200\n",
                ", from 10.0.0.0/24: rule 4793, "),
-        /* Later rules, other marks, and the same table. */
+        /* later rules, other marks, and the same table */
         APPEND("4794: from 10.0.0.0/24 fwmark 0x47910003 lookup 200\n"
                "4793: from 10.0.0.0/24 fwmark 0x47910003 lookup 200\n"
                "5000: from all fwmark 0x47910003 iif swp1 lookup 200\n"
@@ -525,7 +526,8 @@ static void test_marked_rules(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* A router may mark all packets of lanes alike, and choose by port. */
+/* A router may set the same mark on all packets of lanes, and choose by
+ * port. */
 static void test_marked_ranges(void **state)
 {
     static const char text[] =
@@ -541,7 +543,7 @@ static void test_marked_ranges(void **state)
     acl_test_lacks(check.found, "exempt");
 }
 
-/* The text of a long rule ends with dots, and is printable. */
+/* The text of a long rule is shortened, ends with dots, and is printable. */
 static void test_rule_text(void **state)
 {
     static const acl_test_edit_t edits[] = {

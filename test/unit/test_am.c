@@ -36,8 +36,8 @@ static void put(mrail_ep_t *ep, mrail_mem_t *mem, const mrail_rkey_t *rkey)
 
 /* ---- fence ---- */
 
-/* During a fence, messages may follow the PUTs on the only lane that has any,
- * but not if that lane's path is suspect. */
+/* During a fence, messages may follow the PUTs if only one lane has PUTs,
+ * unless the path of that lane is suspect. */
 static void test_fence_on_a_suspect_path(void **state)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];

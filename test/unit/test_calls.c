@@ -1,6 +1,6 @@
 /*
- * Tests of the file of MPI calls. Readers must get counts and times that hold
- * together, also of a killed process. No content of the file may harm them.
+ * Tests of the file of MPI calls. Readers must get consistent counts and times,
+ * even from a killed process. No content of the file may harm the readers.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -204,7 +204,7 @@ static void test_killed(void **state)
     close(ready[1]);
 }
 
-/* The writer goes on while a reader copies. */
+/* The writer continues while a reader copies. */
 static void test_changes_during_the_copy(void **state)
 {
     mrail_calls_file_t file = create();
@@ -303,7 +303,7 @@ static void test_other_files(void **state)
     file.calls->size = 1;
     assert_int_equal(read_back(), MRAIL_PAGE_BROKEN);
     file.calls->size = sizeof(*file.calls);
-    file.calls->start_ns = UINT64_MAX; /* before a restart of the machine */
+    file.calls->start_ns = UINT64_MAX; /* later than any time of this machine */
     assert_int_equal(read_back(), MRAIL_PAGE_BROKEN);
     file.calls->magic = 0;
     assert_int_equal(read_back(), MRAIL_PAGE_BROKEN);

@@ -142,7 +142,7 @@ static void test_idle_endpoint_is_flushed(void **state)
     assert_int_equal(completions.count, 0);
 }
 
-/* The device may read the memory until it returns the request. */
+/* The device may read the memory until it has returned the request. */
 static void test_memory_at_the_device(void **state)
 {
     put(ep, SMALL);
@@ -193,7 +193,7 @@ static void reconnect(void)
 }
 
 /* The lane has failed and its device has returned the requests, but the peer
- * has not yet reported what arrived. */
+ * has not yet reported which messages arrived. */
 static void test_lost_work_ends(void **state)
 {
     put(ep, SMALL);

@@ -18,7 +18,7 @@
 #define US MRAIL_NS_PER_US
 #define RATE 1e9 /* bytes per second */
 
-/* ---- the estimate by hand ---- */
+/* ---- the estimate for given values ---- */
 
 static mrail_tele_capacity_t capacity;
 static mrail_ns_t at_ns;
@@ -121,8 +121,9 @@ static void test_peer_of_highest_sample(void **state)
     assert_true(see(50, 0, 0) == 100);
 }
 
-/* At the end of an exchange, few peers are left, and the rates at their ends may
- * limit them. If as many peers as before are slow, the rail is. */
+/* At the end of an exchange, few peers are left, and the rates at their ends
+ * may limit them. The rail counts as slow only if as many peers as before are
+ * slow. */
 static void test_fewer_peers(void **state)
 {
     see_peers(100, 0, 3);
@@ -501,7 +502,7 @@ static void begin_confirm(unsigned peer)
     run(6 * MS);
 }
 
-/* The lanes are not saturated at the same time, because the first lane runs dry
+/* The lanes are not saturated at the same time, because the first lane is idle
  * after each segment. */
 static void test_not_all_the_time(void **state)
 {
@@ -543,7 +544,7 @@ static void test_runs_of_others(void **state)
     l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
     l.segment = 65536;
     for (unsigned i = 0; i < 7; ++i) {
-        lanes(1, 6); /* ends the window that began earlier */
+        lanes(1, 6); /* ends the window that began before */
         run(7 * MS);
         stop_unseen();
         lanes(2, 6);
@@ -564,7 +565,7 @@ static void test_runs_of_others(void **state)
     }
 }
 
-/* Different peers transfer in one run, without a pause. */
+/* Different peers transfer in one run, one after another without a pause. */
 static void test_one_after_the_other(void **state)
 {
     begin_confirm(1);
@@ -625,7 +626,7 @@ static void test_long_segments(void **state)
     assert_near(live(), 0.1, 0.05);
 }
 
-/* All work was posted at the start, so afterwards the lane only drains. */
+/* All work was posted at the start, so the lane only drains afterwards. */
 static void test_only_drains(void **state)
 {
     lanes(1, 60);

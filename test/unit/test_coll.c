@@ -24,8 +24,8 @@
 
 /* ---- mode ---- */
 
-/* Makes `calls` calls. In all of them, or in none, this rank has a large
- * demand. Returns the number of agreement rounds. */
+/* Makes `calls` calls. This rank has a large demand in all of them, or in none.
+ * Returns the number of agreement rounds. */
 static unsigned agreement_rounds(mca_coll_mrail_mode_t *mode, unsigned calls,
                                  int is_large)
 {
@@ -153,7 +153,7 @@ static void test_rank_places(void **state)
     const char *why;
 
     fill_rank_entries(entries, 3, 4, 3);
-    entries[11].leaf[0] = 20; /* a leaf of its own */
+    entries[11].leaf[0] = 20; /* a leaf that no other rank has */
     entries[1].node = entries[11].node;
     assert_int_equal(mca_coll_mrail_topology_create(entries, 12, 1, NULL, NULL,
                                                     &topology, &why),
@@ -194,7 +194,7 @@ static void test_unsupported_topologies(void **state)
     entries[6].version = MCA_COLL_MRAIL_FOREIGN;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "jobs"));
-    /* A rank that refuses for itself must refuse for all. */
+    /* A rank with a reason of its own must prevent plans for all ranks. */
     assert_string_equal(mca_coll_mrail_rank_entry_refusal(&entries[6]),
                         mca_coll_mrail_rank_entries_differ(entries, 8));
     assert_null(mca_coll_mrail_rank_entry_refusal(&entries[0]));
@@ -272,10 +272,11 @@ static void test_degraded_and_recovered(void **state)
     assert_int_equal(last, 85000000);
     last = mca_coll_mrail_rail_live(last, 91e6, 1e8, 1e8);
     assert_int_equal(last, 100000000);
-    /* The rate of an idle rail is unknown (0). */
+    /* the rate of an idle rail is unknown (0) */
     assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8, 1e8), 0);
     assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8, 1e8), 20000000);
-    /* Uplinks explain a fifth of the port rate, but not a tenth. */
+    /* The limit of the uplinks explains a measurement of a fifth of the port
+     * rate, but not of a tenth. */
     assert_int_equal(mca_coll_mrail_rail_live(0, 16e6, 1e8, 20e6), 100000000);
     assert_int_equal(mca_coll_mrail_rail_live(0, 10e6, 1e8, 20e6), 10000000);
     assert_int_equal(mca_coll_mrail_rail_live(10000000, 19e6, 1e8, 20e6),
@@ -363,7 +364,7 @@ static void test_inflight_limit(void **state)
 
 /* ---- schedule ---- */
 
-/* Words of a rank: flags, its rail, and its bytes for each rank. */
+/* Words that describe a rank: flags, its rail, and its bytes for each rank. */
 enum { FLAGS, PORT, OUT, IN, BYTES };
 
 /* All ranks of a job, simulated in one process. */
@@ -372,7 +373,7 @@ typedef struct job {
     mca_coll_mrail_topology_t *topologies[MAX_RANKS];
     mca_coll_mrail_schedule_t *schedule[MAX_RANKS];
     uint64_t words[MAX_RANKS][BYTES + MAX_RANKS];
-    mca_coll_mrail_records_t records; /* made from them */
+    mca_coll_mrail_records_t records; /* made from the words above */
 } job_t;
 
 static uint64_t *record_of(job_t *job, unsigned rank)
@@ -879,7 +880,8 @@ static void test_pool_of_a_large_job(void **state)
     assert_int_equal(pool_bytes(&topology, 1025, &shape), 0);
 }
 
-/* Rings and headers count, and chunks have one size on all nodes. */
+/* Rings and headers also need memory, and chunks have the same size on all
+ * nodes. */
 static void test_pool_of_a_large_node(void **state)
 {
     mca_coll_mrail_topology_t topology = {.num_ranks = 1025,

@@ -1,5 +1,5 @@
-/* Tests of agreement records: what is written can be read, and what no rank
- * writes is refused. */
+/* Tests of agreement records: every record that a rank writes can be read, and
+ * all others are refused. */
 #include "config.h"
 #include "mpi/coll/record.h"
 
@@ -15,7 +15,7 @@
 #include "base/util.h"
 
 #define NUM_RANKS 40u
-/* One of the low flags, and one of the others. */
+/* one of the low flags, and one of the others */
 #define FLAGS (MCA_COLL_MRAIL_GAPS_OUT | MCA_COLL_MRAIL_DEVICE_IN)
 #define ROOM (MCA_COLL_MRAIL_RECORD_MAX_HEAD + NUM_RANKS)
 
@@ -56,7 +56,7 @@ static void assert_near(uint64_t is, uint64_t wanted)
     assert_true((is == 0) == (wanted == 0));
 }
 
-/* ---- what is written can be read ---- */
+/* ---- valid records ---- */
 
 static void test_rates_of_rails(void **state)
 {
@@ -249,7 +249,7 @@ static void test_mismatched_counts(void **state)
     }
 }
 
-/* ---- what no rank writes is refused ---- */
+/* ---- invalid records ---- */
 
 static void test_impossible_records(void **state)
 {
@@ -272,10 +272,10 @@ static void test_impossible_records(void **state)
         bad[_word] = (_value);                                                 \
         assert_false(mca_coll_mrail_record_check(bad, length, 3, NUM_RANKS));  \
     } while (0)
-    REFUSED(3, words[4]);          /* twice the same rank */
-    REFUSED(4, words[3]);          /* the same */
-    REFUSED(4, words[4] & 0xffff); /* no bytes */
-    /* more words for rails than rails, and a demand fewer */
+    REFUSED(3, words[4]);          /* the same rank twice */
+    REFUSED(4, words[3]);          /* also the same rank twice */
+    REFUSED(4, words[4] & 0xffff); /* a demand of no bytes */
+    /* one more word for rails than there are rails, and one demand fewer */
     REFUSED(0, words[0] + 0x1000 - 0x10000);
 }
 
@@ -289,7 +289,7 @@ static void test_random_records(void **state)
     for (unsigned round = 0; round < 200000; ++round) {
         size_t length = 3 + mrail_rng_below(&rng, 6);
         uint64_t *words = calloc(length, sizeof(*words));
-        volatile uint64_t sum = 0; /* so that everything is read */
+        volatile uint64_t sum = 0; /* so that all values are read */
 
         assert_non_null(words);
         for (size_t i = 0; i < length; ++i) {
@@ -315,7 +315,7 @@ static void test_random_records(void **state)
     assert_true(accepted > 1000);
 }
 
-/* A plan depends on demands and sums, but not on the rest. */
+/* A plan depends on demands and sums, but not on other parts of a record. */
 static void test_same_demands(void **state)
 {
     mca_coll_mrail_rail_rate_t rails[3] = {{.port = 5}, {.port = 6}};
@@ -327,7 +327,7 @@ static void test_same_demands(void **state)
     (void)write_record(b, 1, rails, 3, bytes, NUM_RANKS);
     b[1] = 77;
     assert_true(mca_coll_mrail_record_same_demands(a, b));
-    /* the memory of the rank's buffers */
+    /* flags for the memory of the rank's buffers */
     b[MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1] ^=
         (uint64_t)(MCA_COLL_MRAIL_DEVICE_IN >> 8) << 48;
     assert_false(mca_coll_mrail_record_same_demands(a, b));
@@ -359,7 +359,7 @@ static void test_blocks(void **state)
     assert_int_equal(mca_coll_mrail_record_block(8, 900, 1000, 1 << 20), 900);
     assert_int_equal(mca_coll_mrail_record_block(512, 515, 2000, 1 << 20),
                      least);
-    /* without memory for the padding */
+    /* no memory for the padding */
     assert_int_equal(mca_coll_mrail_record_block(8, 900, 1000, 7199), least);
     /* A small job always has room for a few more demands. */
     assert_int_equal(mca_coll_mrail_record_block(8, 3, 24, 7199), least + 8);

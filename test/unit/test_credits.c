@@ -125,7 +125,7 @@ static void test_a_window_doubles(void **state)
     assert_int_equal(lane_of(0)->am.window, 16);
     blocked_message(0);
     assert_int_equal(lane_of(0)->am.window, 32);
-    /* The engine tells the peer about the new credits at once. */
+    /* The engine immediately advertises the new credits to the peer. */
     assert_ptr_equal(last_qp, lane_of(0)->qp);
     assert_int_equal(be16toh(last_hdr.credit), 33);
     assert_int_equal(lane_of(1)->am.window, 16);
@@ -176,7 +176,7 @@ static void test_recall_is_answered(void **state)
     }
     assert_int_equal(mrail_ep_am_short(ep, 1, NULL, 0, NULL, 0), -EAGAIN);
 
-    /* No credits are left that could be returned. */
+    /* No credits are left to return. */
     last_qp = NULL;
     header(0, MRAIL_DATA_RECALL, 0);
     assert_true((last_qp == NULL) || !(last_hdr.flags & MRAIL_DATA_RETURN));

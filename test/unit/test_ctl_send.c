@@ -128,9 +128,9 @@ static void test_slow_device_retires_no_path(void **state)
     send_all();
 }
 
-/* A fast device frees its send buffers at once, so no probe has to wait. The
- * first time that one of its lanes becomes suspect, a peer's other lanes are
- * also probed, for comparison. */
+/* A fast device frees its send buffers at once, so no probe has to wait. When
+ * the first lane of a peer becomes suspect, the engine also probes the peer's
+ * other lanes, for comparison. */
 static void test_quick_device_sends_all(void **state)
 {
     unsigned seen;
@@ -185,8 +185,8 @@ static void test_probe_waits_for_a_buffer(void **state)
 }
 
 /* The rail that delivers a PROBE has a send buffer for the reply. The liveness
- * check names no path, and its repetitions rotate over the rails, because path
- * 0 may be dead. */
+ * check names no path. Its repetitions rotate over the rails, because path 0
+ * may have failed. */
 static void test_reply_takes_the_rail_of_the_probe(void **state)
 {
     start(64);
@@ -227,7 +227,7 @@ static void test_handle_outlives_its_datagrams(void **state)
     }
     send_all();
     path->sport = (uint16_t)(path->sport + 1);
-    run_control(ROUND); /* fetches the completions */
+    run_control(ROUND); /* polls the completions */
     fake_reap(engine);
     assert_int_equal(fake_num_ahs, before);
 }
@@ -366,7 +366,7 @@ static void test_replies_to_repeats_take_all_uplinks(void **state)
     assert_int_equal(uplinks_of(MRAIL_CTL_PROBE_REP, 0), 0);
 }
 
-/* Fails both lanes to the peer, and frees them. */
+/* Fails both lanes to the peer, and reaps them. */
 static void lose_lanes(void)
 {
     for (unsigned slot = 0; slot < 2; ++slot) {
@@ -377,8 +377,8 @@ static void lose_lanes(void)
     confirm_broken(0, 1, 0);
 }
 
-/* Runs until a probe of the path takes this uplink, and returns the index of the
- * probe. */
+/* Runs until a probe of the path takes this uplink, and returns the index of
+ * the probe. */
 static unsigned await_probe(unsigned slot, unsigned uplink)
 {
     for (unsigned i = 0; i < 1000; ++i) {
@@ -420,6 +420,79 @@ static void test_lane_moves_to_a_working_uplink(void **state)
     }
 }
 
+/* Connects lanes whose slot 0 has another uplink than its own, as in the test
+ * before. Returns the own port. */
+static uint16_t leave_own_port(size_t uplinks)
+{
+    uint16_t own;
+    unsigned probe;
+
+    start(64);
+    engine->config.uplinks = uplinks;
+    connect_lanes(0, 2);
+    own = peer_of(0)->paths[0].sport;
+    lose_lanes();
+    probe = await_probe(0, (mrail_ports_segment_of(8, own) + 3) % 8);
+    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                  .seq = sent.msgs[probe].seq});
+    run_control(0);
+    deliver_lane(0, MRAIL_CTL_LANE_REP, 0, last(MRAIL_CTL_LANE_REQ)->seq,
+                 last(MRAIL_CTL_LANE_REQ)->lane.epoch);
+    progress();
+    assert_int_not_equal(peer_of(0)->lanes[0]->sport, own);
+    return own;
+}
+
+/* Runs for this time, and answers each probe from the port. Returns the number
+ * of such probes. */
+static unsigned answer_port(uint16_t port, mrail_ns_t time_ns, int is_answered)
+{
+    unsigned count = 0;
+
+    for (mrail_ns_t t = 0; t < time_ns; t += ROUND) {
+        unsigned first = sent.num_msgs = 0;
+
+        run_control(ROUND);
+        progress();
+        for (unsigned k = first; k < sent.num_msgs; ++k) {
+            if ((sent.msgs[k].type == MRAIL_CTL_PROBE) &&
+                (sent.ports[k] == port)) {
+                ++count;
+                if (is_answered) {
+                    deliver(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                                  .seq = sent.msgs[k].seq});
+                }
+            }
+        }
+    }
+    return count;
+}
+
+/* When its own uplink works again, the lane returns to it. */
+static void test_lane_returns_to_its_uplink(void **state)
+{
+    uint16_t own = leave_own_port(8);
+    mrail_lane_t *lane = peer_of(0)->lanes[0];
+
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_in_range(answer_port(own, 5 * MRAIL_NS_PER_SEC, 0), 2, 3);
+    assert_int_not_equal(lane->sport, own); /* it is still down */
+    assert_int_equal(answer_port(own, 20 * MRAIL_NS_PER_SEC, 1), 3);
+    assert_int_equal(lane->sport, own);
+    assert_int_equal(peer_of(0)->paths[0].sport, own);
+    assert_int_equal(fake_qp_label(lane->qp), mrail_ports_flow_label(own));
+    assert_int_equal(engine->counters.lanes_failed, 2);
+}
+
+/* Without port rules, the switches avoid a failed uplink. */
+static void test_no_return_without_rules(void **state)
+{
+    uint16_t own = leave_own_port(MRAIL_SIZE_AUTO);
+
+    assert_int_equal(answer_port(own, 20 * MRAIL_NS_PER_SEC, 1), 0);
+    assert_int_not_equal(peer_of(0)->lanes[0]->sport, own);
+}
+
 /* Leaves only the lane of slot 0, and makes its path suspect. */
 static void doubt_sole_path(void)
 {
@@ -436,7 +509,7 @@ static void doubt_sole_path(void)
     stall(0, 0);
 }
 
-/* Another uplink leads to the peer, so the fault is that of the path. */
+/* The peer is reachable over another uplink, so the path is at fault. */
 static void test_sole_path_is_compared(void **state)
 {
     unsigned seen = 0;
@@ -472,8 +545,8 @@ static void test_silent_peer_keeps_its_path(void **state)
         if ((sent.msgs[i].type == MRAIL_CTL_PROBE) &&
             (sent.msgs[i].path.slot == UINT16_MAX)) {
             uplinks |= 1u << mrail_ports_segment_of(8, sent.ports[i]);
-            /* The peer recognises repeats by the number, and then answers from
-             * another uplink. */
+            /* The peer recognises repetitions by this number. It then replies
+             * over another uplink. */
             seq = (seq == 0) ? sent.msgs[i].seq : seq;
             assert_int_equal(sent.msgs[i].seq, seq);
         }
@@ -808,10 +881,10 @@ static void test_move_back_replaces_move(void **state)
 /* ---- the end ---- */
 
 static int
-    yields_complete; /* 1 if each sched_yield() completes one send of rail 1 */
+    yields_complete; /* 1: each sched_yield() completes one send of rail 1 */
 
 /* The engine calls sched_yield() only where it waits, so time passes only
- * there. */
+ * during this call. */
 int sched_yield(void)
 {
     fake_now_ns += MRAIL_NS_PER_MS / 10;
@@ -821,8 +894,8 @@ int sched_yield(void)
     return 0;
 }
 
-/* One rail is dead and the other one is slow. Each peer must receive BYE over
- * the slow one. */
+/* One rail has failed and the other one is slow. Each peer must receive BYE
+ * over the slow rail. */
 static void test_bye_waits_for_a_buffer(void **state)
 {
     unsigned heard = 0;
@@ -844,7 +917,8 @@ static void test_bye_waits_for_a_buffer(void **state)
     send_all();
 }
 
-/* If a device never completes a send buffer, the peer fails in the end. */
+/* If a device never completes a send buffer, the engine finally fails the
+ * peer. */
 static void test_dead_device_fails_the_peer(void **state)
 {
     start(64);
@@ -877,6 +951,8 @@ int main(int argc, char **argv)
         TEST(test_sole_path_is_compared),
         TEST(test_silent_peer_keeps_its_path),
         TEST(test_lane_keeps_its_uplink),
+        TEST(test_lane_returns_to_its_uplink),
+        TEST(test_no_return_without_rules),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),
         TEST(test_lane_request_waits_for_a_buffer),

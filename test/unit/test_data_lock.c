@@ -1,7 +1,7 @@
 /* Tests of the data-path lock: with the biased thread alone, with a thread that
  * borrows the lock, and with a second caller that shares it. Every holder
- * increments a counter that is not atomic, so a lost update reveals a failure of
- * mutual exclusion. */
+ * increments a counter that is not atomic, so a lost update reveals a failure
+ * of mutual exclusion. */
 #include "config.h"
 #include "rail/state/data_lock.h"
 
@@ -27,14 +27,14 @@ static void count_one(shared_t *shared)
 {
     shared->overlaps += (shared->holders++ != 0);
     ++shared->count;
-    /* Now and then, holds the lock for longer than a barrier takes. */
+    /* Sometimes holds the lock for longer than a barrier takes. */
     for (volatile int i = (shared->count % 32 == 0) ? 20000 : 20; i > 0; --i) {
     }
     --shared->holders;
 }
 
-/* Waits until the first caller has released the lock and taken it again, so
- * that the other thread meets it at every point of its loop. */
+/* Waits until the first caller has released the lock and taken it again. The
+ * other thread thus meets it at every point of its loop. */
 static void let_call(const shared_t *shared)
 {
     uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);

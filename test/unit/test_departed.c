@@ -114,8 +114,8 @@ static void test_endpoint_keeps_its_peer(void **state)
     assert_freed(0);
 }
 
-/* The engine has given up the peer, which may still be alive. It must get no
- * BYE, because it would mistake that for a regular close. */
+/* The engine has given up the peer, which may still be alive. The peer must get
+ * no BYE, because it would interpret BYE as a regular close. */
 static void test_given_up_peer_gets_no_bye(void **state)
 {
     mrail_ep_t *ep;

@@ -116,8 +116,8 @@ static void test_restored_and_requested(void **state)
 
 static int lane_is_there;
 
-/* Stores the result instead of asserting it, because a failed assertion would
- * leave this function with the lock held. */
+/* Stores the result instead of asserting it. A failed assertion would leave
+ * this function while it holds the lock. */
 static void lane_goes(void)
 {
     mrail_peer_t *peer = peer_of(0);
@@ -257,8 +257,8 @@ static void wait_for_peer(unsigned peer_index, mrail_ns_t how_long, int lives)
     }
 }
 
-/* The engine must not ask a silent peer forever. The peer fails, and its QPs
- * become available. */
+/* The engine must not repeat its request to a silent peer forever. The peer
+ * fails, and its QPs become available. */
 static void test_silent_peer(void **state)
 {
     start(64);
@@ -274,8 +274,8 @@ static void test_silent_peer(void **state)
     assert_int_equal(sent.num_msgs, 0);
 }
 
-/* A peer that computes for minutes stays connected and keeps its lanes, and is
- * not asked again twice a second. */
+/* A peer that computes for minutes stays connected and keeps its lanes. The
+ * engine does not repeat its request twice a second. */
 static void test_slow_peer(void **state)
 {
     mrail_lane_t *lane;
@@ -376,8 +376,8 @@ static void test_only_lane_takes_unsplit_work(void **state)
     drop_key();
 }
 
-/* The only lane may leave if all work is already in flight, because nothing
- * remains that needs a lane. */
+/* The only lane may be evicted if all work is already in flight, because no
+ * remaining work needs a lane. */
 static void test_only_lane_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -444,7 +444,7 @@ static void test_only_lane_takes_replayed_work(void **state)
     drop_key();
 }
 
-/* The other lane takes the rest of the work, so this lane may leave. */
+/* The other lane takes the rest of the work, so this lane may be evicted. */
 static void test_one_of_two_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -540,8 +540,9 @@ static void test_last_for_messages_is_refused(void **state)
                      MRAIL_REASON_IN_USE);
 }
 
-/* The eviction of both lanes is requested at once. Once the first lane has
- * gone, the other one is the last that carries messages, and must stay. */
+/* The eviction of both lanes is requested at the same time. Once the first lane
+ * has been evicted, the other one is the last that carries messages, and must
+ * stay. */
 static void test_one_of_two_for_messages_stays(void **state)
 {
     mrail_peer_t *peer;

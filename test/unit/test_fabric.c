@@ -117,9 +117,9 @@ static void test_three_tiers(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* With two tiers, an index is the host part of the address, which is also what
- * the transport derives by itself. Below core switches, the NICs of a pod are
- * counted. */
+/* With two tiers, an index is the host part of the address, as the transport
+ * itself derives it. Below core switches, the index counts the NICs of a
+ * pod. */
 static void test_indices(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(ctccl);
@@ -238,7 +238,7 @@ static void test_refusals(void **state)
         {HEAD EDGE "link h1 s1 1MB\n",
          "t:6: a link from host 'h1' to spine 's1': "},
         {HEAD "link l1 h1 1MB\n", "t:4: a link from leaf 'l1' to host 'h1': "},
-        /* Missing links */
+        /* missing links */
         {HEAD "link h1 l1 1MB\nlink l1,l2 s1,s2 1MB\n",
          "t:1: host 'h2' has no link to a leaf"},
         {HEAD EDGE "link l1,l2 s1 1MB\n",

@@ -138,7 +138,7 @@ static void test_completion_ends_the_peer(void **state)
     release_memory();
 }
 
-/* ---- devices that refuse a step of the end of a QP ---- */
+/* ---- devices that refuse a step of closing a QP ---- */
 
 /* Connects two lanes, and starts two PUTs on each. */
 static void start_puts(void)
@@ -250,8 +250,8 @@ static void count_posts(void)
 }
 
 /* If the QP cannot enter the error state, the drain request itself would reach
- * the peer, and the QP would still receive. The QP is therefore destroyed.
- * Completions from before that still count. */
+ * the peer, and the QP would still receive. The engine therefore destroys the
+ * QP. Earlier completions still count. */
 static void test_qp_without_error_state(void **state)
 {
     const mrail_lane_t *lane;
@@ -335,8 +335,8 @@ static void test_lost_peer_without_error_state(void **state)
     release_memory();
 }
 
-/* The endpoint failure, which carries the reason, is reported before the first
- * failed operation. */
+/* The failure of the endpoint, which states the reason, is reported before the
+ * first failed operation. */
 
 static mrail_ep_t *failing_ep; /* an endpoint of ifaces[0] */
 static mrail_ep_t *working_ep; /* an endpoint of ifaces[1] to the same peer */
@@ -346,7 +346,7 @@ static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
 {
     assert_ptr_equal(ep, failing_ep);
     assert_int_equal(status, -EIO);
-    /* The reason comes before the first failed operation. */
+    /* the reason comes before the first failed operation */
     assert_int_equal(completions.count, num_ep_failures);
     ++num_ep_failures;
 }

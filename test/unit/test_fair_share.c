@@ -223,7 +223,7 @@ static void test_held(void **state)
 }
 
 /* The peers with fewer rails have less work than their fair share, so they are
- * not the bottleneck. */
+ * not the bottleneck class. */
 static void test_incast(void **state)
 {
     sharing_t t;

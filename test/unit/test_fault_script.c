@@ -540,8 +540,7 @@ static void test_clear(void **state)
     rails_stop(&r);
 }
 
-/* If one step ends when another begins, the order of their lines is
- * irrelevant. */
+/* If one step ends when another begins, their lines may be in any order. */
 static void test_same_instant(void **state)
 {
     rails_t r = {0};
@@ -778,14 +777,14 @@ static void test_gpu_settings(void **state)
 {
     gpu_log_t log = {0};
 
-    /* A fault of a GPU does not reach its links, and rails are others. */
+    /* A fault of a GPU does not affect its links, and rails are separate. */
     gpu_run(&log, "at 0s gpu 1 no_peer\nat 0s gpu 2 copy_error 4\nat 0s down",
             0);
     assert_int_equal(gpu_who(&log, SROCE_FAULT_GPU_NO_PEER, 1), GPU_AT(1, 1));
     assert_int_equal(gpu_who(&log, SROCE_FAULT_DOWN, 1), 1);
     assert_int_equal(gpu_who(&log, SROCE_FAULT_GPU_LINK_DOWN, 1), 0);
     assert_int_equal(log.errors[1 + 2 * GPUS + 2], 4);
-    /* `for` ends, and `clear` reaches the links of its GPU. */
+    /* `for` ends, and `clear` also affects the links of its GPU. */
     memset(&log, 0, sizeof(log));
     gpu_run(&log,
             "at 0s gpu * rate 5k\nat 1ms for 1ms gpu 0 peer 1 down\n"

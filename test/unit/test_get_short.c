@@ -156,8 +156,8 @@ static void test_lane_stalls(void **state)
     assert_int_equal(engine->chunks.num_used, 0);
 }
 
-/* The control thread often waits for the lock. That is no reason to give up the
- * call, because the control thread can wait for one round trip. */
+/* The control thread often waits for the lock. The call must not give up for
+ * that reason, because the control thread can wait for one round trip. */
 static void test_borrower_waits(void **state)
 {
     is_borrowed = completes = 1;

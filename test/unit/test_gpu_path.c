@@ -52,7 +52,7 @@ static void test_links(void **state)
     expect_path(sgpu_path_find(SGPU_LINK_MESH, a, b, 1), &a->mesh[2], NULL);
     expect_path(sgpu_path_find(SGPU_LINK_MESH, b, a, 1), &b->mesh[0], NULL);
     expect_path(sgpu_path_find(SGPU_LINK_SWITCH, a, b, 1), &a->up, &b->down);
-    /* Without peer access, and without links. */
+    /* two GPUs without peer access, and without links */
     expect_path(sgpu_path_find(SGPU_LINK_MESH, a, b, 0), &a->pcie_out,
                 &b->pcie_in);
     expect_path(sgpu_path_find(SGPU_LINK_NONE, a, b, 1), &a->pcie_out,
@@ -74,7 +74,7 @@ static void test_chunk(void **state)
                      SGPU_PATH_CHUNK_BYTES);
 }
 
-/* Two copies share a link: together they get its rate. */
+/* Two copies share a link, so together they get its rate. */
 static void test_shared_link(void **state)
 {
     sgpu_path_t first = sgpu_path_find(SGPU_LINK_SWITCH, &gpus[0], &gpus[1], 1);
@@ -91,8 +91,8 @@ static void test_shared_link(void **state)
     assert_int_equal(sgpu_path_reserve(&first, 1000, NOW, NOW), NOW + 10000);
 }
 
-/* A late thread makes up for its own delay, but not for idle time before the
- * bytes were ready, and for at most SGPU_PATH_LATE_NS. */
+/* A late thread makes up for its own delay, up to SGPU_PATH_LATE_NS. It does
+ * not make up for idle time before the bytes were ready. */
 static void test_late(void **state)
 {
     sgpu_path_t path = sgpu_path_find(SGPU_LINK_MESH, &gpus[0], &gpus[1], 1);

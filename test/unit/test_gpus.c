@@ -1,4 +1,4 @@
-/* GPU links of the ranks, and what the schedules make of them. */
+/* Tests of the GPU links of ranks, and of schedules that use them. */
 #include "config.h"
 #include "mpi/coll/gpus.h"
 
@@ -22,7 +22,7 @@ typedef enum links { MESH, SWITCH, NO_RATES } links_t;
 /* One node. Rank 0 sends BYTES to rank 1. */
 typedef struct node {
     mca_coll_mrail_topology_t *topology;
-    mca_coll_mrail_schedule_t *schedule; /* of rank 0 */
+    mca_coll_mrail_schedule_t *schedule; /* schedule of rank 0 */
     mca_coll_mrail_records_t records;
     unsigned flags[RANKS];
 } node_t;
@@ -111,7 +111,7 @@ static void make(node_t *node)
         mca_coll_mrail_schedule_make(node->schedule, &node->records), 0);
 }
 
-/* The direct link and both relays carry a third each. */
+/* The direct link and both relays carry a third of the bytes each. */
 static void test_pairwise(void **state)
 {
     mca_coll_mrail_schedule_t *schedule;
@@ -151,7 +151,7 @@ static void check_direct(node_t *node, int is_on_devices)
     assert_true(node->schedule->sends[0].is_whole);
 }
 
-/* Without pairwise links of known rate, the message takes one path. */
+/* Without pairwise links of known rates, the message takes one path. */
 static void test_direct(void **state)
 {
     node_t node;
@@ -194,10 +194,10 @@ static void test_conditions(void **state)
     node.topology->gpus->is_refused = 1;
     check_direct(&node, 0);
     node.topology->gpus->is_refused = 0;
-    node.flags[3] = 0; /* it has no bytes */
+    node.flags[3] = 0; /* the rank has no bytes */
     make(&node);
     assert_true(node.schedule->is_on_devices && node.schedule->relayed > 0);
-    node.flags[1] = MCA_COLL_MRAIL_DEVICE_OUT; /* it receives */
+    node.flags[1] = MCA_COLL_MRAIL_DEVICE_OUT; /* the rank only receives */
     check_direct(&node, 0);
     node.flags[1] = DEVICE;
     node.flags[2] = DEVICE | MCA_COLL_MRAIL_NO_PEER;

@@ -120,7 +120,7 @@ static void test_heap_against_an_array(void **state)
         if (mrail_rng_below(&rng, 3) == 0) {
             mrail_heap_del(&heap, &heap_nodes[i]); /* even one not in it */
             is_in[i] = 0;
-        } else { /* even one that is in it, with any other key */
+        } else { /* even if it is in the heap, with any other key */
             mrail_heap_set(&heap, &heap_nodes[i], mrail_rng_below(&rng, 500));
             is_in[i] = 1;
         }

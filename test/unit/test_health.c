@@ -29,7 +29,8 @@ static mrail_health_action_t at(mrail_health_t *health,
     return mrail_health_event(health, &params, event, ms * MS);
 }
 
-/* Lets deadlines pass for up to `ms`. Returns the last action. */
+/* Lets deadlines expire for up to `ms` milliseconds. Returns the last
+ * action. */
 static mrail_health_action_t wait(mrail_health_t *health, uint64_t ms,
                                   int others_answer, unsigned *count_p)
 {
@@ -231,7 +232,7 @@ static void test_flapping_is_damped(void **state)
         at(&health, MRAIL_HEALTH_PROBE_REPLY, ms);
         at(&health, MRAIL_HEALTH_RESTORED, ms);
     }
-    /* After a calm period the back-off is short again. */
+    /* after a period without failures, the back-off is short again */
     ms += 10000;
     at(&health, MRAIL_HEALTH_CQE_ERROR, ms);
     assert_int_equal(health.due_ns, (ms + 100) * MS);

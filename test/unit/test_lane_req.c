@@ -11,8 +11,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A repetition of a refused request arrives when a lane is available again.
- * The peer has forgotten that request, so it must send a new one to get the
+/* A repetition of a refused request arrives when a lane is available again. The
+ * peer no longer has that request, so it must send a new one to get the
  * lane. */
 static void test_late_repeat(void **state)
 {
@@ -57,8 +57,8 @@ static void test_abandoned_request(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
 }
 
-/* A peer that has more lanes on a rail must do without the lanes for which this
- * end has no slot, and must not ask again. */
+/* A peer may have more lanes on a rail than this end has slots. It must work
+ * without the further lanes, and must not repeat its requests. */
 static void test_more_lanes_than_here(void **state)
 {
     start(64);
@@ -113,8 +113,8 @@ static void test_first_is_not_ready(void **state)
     assert_int_equal(peer_of(0)->up[0]->slot, 0);
 }
 
-/* The peer requests a lane and then falls silent. The peer must not be failed,
- * because this end does not need the lane. */
+/* The peer requests a lane and then does not reply. The engine must not fail
+ * the peer, because this end does not need the lane. */
 static void test_lane_not_wanted(void **state)
 {
     start(64);

@@ -102,8 +102,8 @@ static void test_repeated_reply_uses_pair_of_request(void **state)
     }
 }
 
-/* The request must set the order of rails before it is refused, whichever call
- * fails on the device. */
+/* The request must set the order of rails before it is refused, no matter which
+ * call fails on the device. */
 static void test_refusal_uses_pair_of_request(void **state)
 {
     unsigned refused = 0, rebased = 0, base;
@@ -365,7 +365,7 @@ static void further_not_connected(unsigned fail_in)
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, rep.lane.epoch);
     progress();
-    /* The peer asks once more what has arrived. */
+    /* The peer asks again which messages have arrived. */
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
     deliver(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);
@@ -682,7 +682,7 @@ static void check_reads(unsigned remote, unsigned expected)
     mrail_ctl_msg_t rep = answer_to(request_second()), req;
     const mrail_lane_t *lane;
 
-    /* This is the peer's request, */
+    /* this is the peer's request, */
     fake_lane_msg(&req, MRAIL_CTL_LANE_REQ, 2, 70, 9);
     req.lane.max_dest_rd_atomic = (uint8_t)remote;
     deliver(0, &req);
@@ -691,7 +691,7 @@ static void check_reads(unsigned remote, unsigned expected)
     assert_int_equal(fake_qp_rd_atomic(lane->qp), expected);
     assert_int_equal(fake_qp_dest_rd_atomic(lane->qp), 6);
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->lane.max_dest_rd_atomic, 6);
-    /* and this is the engine's own request. */
+    /* and this is the engine's own request */
     assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.max_dest_rd_atomic, 6);
     rep.lane.max_dest_rd_atomic = (uint8_t)remote;
     deliver(0, &rep);
@@ -708,7 +708,7 @@ static void test_reads_fit_both_devices(void **state)
     check_reads(3, 3);
     check_reads(4, 4);
     check_reads(255, 4);
-    check_reads(0, 1); /* a device with READs answers at least one */
+    check_reads(0, 1); /* a device that supports READs answers at least one */
     start(64);
 }
 
@@ -789,8 +789,8 @@ static void free_up(unsigned rail)
     fake_full_pds[rail] = NULL;
 }
 
-/* A first lane may start on any rail, so it must find the rail with room
- * whichever rail it tries first. */
+/* A first lane may start on any rail. The search must find the rail with room,
+ * regardless of the rail with which it starts. */
 static void test_first_lane_takes_rail_with_room(void **state)
 {
     for (unsigned base = 0; base < 2; ++base) {
@@ -812,7 +812,7 @@ static void test_first_lane_takes_rail_with_room(void **state)
     start(64);
 }
 
-/* The same holds for a lane between the process and itself. */
+/* The same applies to a lane between the process and itself. */
 static void test_own_lane_takes_rail_with_room(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -1007,8 +1007,8 @@ static void test_peer_without_message_lane_requests_others(void **state)
     assert_int_equal(slots, 3);
 }
 
-/* The peer has accepted a request, but no LANE_READY arrived, so it gives its
- * end up. Its late answer must not connect a lane that has no other end. */
+/* The peer has accepted a request, but received no LANE_READY, so it evicts its
+ * end. Its late reply must not connect a lane without another end. */
 static void test_late_answer_after_evict(void **state)
 {
     mrail_ctl_msg_t rep = answer_to(request_second());
@@ -1020,7 +1020,7 @@ static void test_late_answer_after_evict(void **state)
     assert_int_not_equal(peer_of(0)->lanes[1]->epoch, rep.lane.epoch);
 }
 
-/* The peer gives up the first lane, for which no LANE_READY arrived. This end
+/* The peer evicts the first lane, for which it received no LANE_READY. This end
  * uses the lane, and must inform the peer, which would otherwise repeat EVICT
  * forever. */
 static void test_first_lane_is_kept(void **state)

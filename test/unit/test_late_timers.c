@@ -1,11 +1,11 @@
 /*
- * If a process is not scheduled in time, its timers are late, and answers and
- * completions wait unread. The process must not take this delay for a dead
- * path.
+ * If a process is not scheduled in time, its timers are late, and replies and
+ * completions wait unread. The process must not interpret this delay as a
+ * failed path.
  *
- * Two rules prevent that mistake. First, a path gets at most one deadline for
+ * Two rules prevent this error. First, a path gets at most one deadline for
  * each run of the timers. The control thread reads all datagrams between two
- * runs, and an answer to any of the last three probes counts. Second, silence
+ * runs, and a reply to any of the last three probes counts. Second, silence
  * counts against a path only if another path worked meanwhile.
  */
 #include "config.h"
@@ -107,7 +107,7 @@ static void test_silent_peer(void **state)
     assert_int_equal(engine->counters.lanes_failed, 0);
 }
 
-/* A dead path is detected even though timers fire late. */
+/* A failed path is detected even though timers fire late. */
 static void test_dead_path(void **state)
 {
     unsigned seen;

@@ -1,4 +1,4 @@
-/* Routing of tokens to experts. */
+/* Tests of the routing of tokens to experts. */
 #include "config.h"
 #include "tools/moe.h"
 
@@ -39,8 +39,8 @@ static uint64_t sum(const uint64_t *values, unsigned num)
     return total;
 }
 
-/* Each rank sends top_k copies of each of its tokens, and each expert is loaded
- * with what its rank receives. */
+/* Each rank sends top_k copies of each of its tokens. The load of an expert is
+ * the number of tokens that its rank receives. */
 static void test_totals(void **state)
 {
     for (uint64_t tokens = 1; tokens < 400; tokens = 3 * tokens + 1) {
@@ -63,7 +63,7 @@ static void test_totals(void **state)
     }
 }
 
-/* With all experts for each token, no expert comes twice. */
+/* If each token uses all experts, no expert occurs twice. */
 static void test_experts_differ(void **state)
 {
     mrail_moe_t moe = layer(1000, EXPERTS, 900000, 0);
@@ -75,7 +75,7 @@ static void test_experts_differ(void **state)
 }
 
 /* Expert 0 gets the skewed tokens and its part of the others, within five
- * standard deviations; the other experts share the rest alike. */
+ * standard deviations. The other experts share the rest equally. */
 static void test_skew(void **state)
 {
     static const uint32_t skews[] = {0, 400000, 900000, 999999};
@@ -111,7 +111,7 @@ static void test_capacity(void **state)
     assert_int_equal(sum(copies, RANKS * RANKS), sum(load, EXPERTS));
 }
 
-/* The seed and the step select the routing, and nothing else does. */
+/* Only the seed and the step determine the routing. */
 static void test_seed(void **state)
 {
     mrail_moe_t moe = layer(1000, 2, 500000, 0);

@@ -115,8 +115,7 @@ static void test_rules_keep_ports(void **state)
     assert_null(peer_of(0)->moves);
 }
 
-/* The data of a READ comes from the peer, so it is the peer that must move the
- * lane. */
+/* The data of a READ comes from the peer, so the peer must move the lane. */
 static void slow_read(uint64_t slow, uint64_t others, unsigned like)
 {
     unsigned before = 0;
@@ -140,8 +139,8 @@ static void test_slow_read_requests_move(void **state)
     slow_read(FAST * 2 / 3, FAST, MRAIL_MOVE_RANDOM);
 }
 
-/* Other peers use the rail, so it may be full. In that case the path of lane 0
- * has the most room. */
+/* Other peers use the rail, so it may be saturated. In that case, the path of
+ * lane 0 has the most room. */
 static void test_very_slow_read_requests_copy(void **state)
 {
     slow_read(FAST / 3, FAST, 0);
@@ -292,8 +291,8 @@ static void request_seq(mrail_ctl_type_t type, uint32_t seq)
     deliver(0, &msg);
 }
 
-/* The peer has seen no gain, so the lane moves back. If the corresponding MOVE
- * was lost or is not the latest, MOVE_BACK has nothing to undo. */
+/* The peer has measured no gain, so the lane moves back. If the corresponding
+ * MOVE was lost or is not the latest one, MOVE_BACK must have no effect. */
 static void test_peer_takes_it_back(void **state)
 {
     uint16_t first, second;
@@ -388,8 +387,8 @@ static void test_device_refuses(void **state)
 }
 
 /* The QP is in the error state, but its completions have not been polled. The
- * lane stays where it is. The engine must not conclude that the device cannot
- * move lanes. */
+ * lane does not move. The engine must not conclude that the device cannot move
+ * lanes. */
 static void test_qp_in_error(void **state)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};

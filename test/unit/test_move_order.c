@@ -97,7 +97,8 @@ static void test_repeated_move(void **state)
     assert_int_equal(engine->counters.lanes_moved, 1);
 }
 
-/* A random port is never the present one, which would be no move. */
+/* A random port is never the current one, so that each move changes the
+ * port. */
 static void test_every_move_counts(void **state)
 {
     begin(2);
@@ -139,8 +140,8 @@ static void test_move_after_its_end(void **state)
     assert_int_equal(engine->counters.lanes_moved, 0);
 }
 
-/* A MOVE that came too soon was dropped for good, because the peer has measured
- * since without it. */
+/* The engine dropped a MOVE that came too soon. It must not process that MOVE
+ * later, because the peer has measured since then without it. */
 static void test_move_too_soon(void **state)
 {
     uint16_t before;
@@ -172,8 +173,8 @@ static void test_back_while_draining(void **state)
     assert_int_equal(lane_of(1)->sport, before);
 }
 
-/* A move that did not happen cannot be undone, and leaves the previous one as
- * it was. */
+/* MOVE_BACK for a move that did not happen leaves the previous move
+ * unchanged. */
 static void test_back_after_no_move(void **state)
 {
     uint16_t before;
@@ -195,7 +196,7 @@ static void test_back_after_no_move(void **state)
     assert_int_equal(engine->counters.lanes_moved, 1);
 }
 
-/* The device cannot report the state of the QP for a moment. The QP must not
+/* The device temporarily cannot report the state of the QP. The QP must not
  * stay in SQD. */
 static void test_device_does_not_answer(void **state)
 {
@@ -211,9 +212,10 @@ static void test_device_does_not_answer(void **state)
     assert_int_equal(engine->counters.lanes_moved, 1);
 }
 
-/* ---- lanes that end, and lanes that are held ---- */
+/* ---- lanes that end, and held lanes ---- */
 
-/* The lane of a trial fails. The trial then ends without a gain. */
+/* The lane whose new port is being tested fails. The test of the port then ends
+ * without a gain. */
 static void test_lane_of_a_trial_fails(void **state)
 {
     uint16_t before[6];
@@ -252,8 +254,8 @@ static void hold_slot_2(void)
     assert_true(lane_of(2)->held);
 }
 
-/* The peer has only one lane for each pair left, so there is nothing to
- * compare. The held lane must take work again. */
+/* The peer has only one lane left for each pair, so there is no lane for
+ * comparison. The held lane must take work again. */
 static void test_other_lanes_fail(void **state)
 {
     begin(2);

@@ -199,7 +199,7 @@ static void test_killed(void **state)
     assert_string_equal(got.events[0].text, "write 1");
 }
 
-/* A process ends, but a child that it forked lives on. The child does not use
+/* A process ends, but its forked child continues to run. The child does not use
  * mrail, so it must not keep the page alive. */
 static void test_child_of_the_ended(void **state)
 {
@@ -242,7 +242,7 @@ static void test_child_of_the_ended(void **state)
     close(ready[1]);
 }
 
-/* If a copy mixed two updates, the lanes in it would have different values. */
+/* A copy that mixed two updates would have different values in its lanes. */
 static void test_copies_hold_together(void **state)
 {
     char name[128], text[32];
@@ -358,7 +358,7 @@ static void test_truncated(void **state)
     }
     assert_int_equal(truncate(path, sizeof(page) + 1), 0);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
-    /* the page is complete, the ring is not */
+    /* the page is complete, but the ring is not */
     page.head.ring_size = mrail_ring_size(RECORDS);
     put_file(&page, sizeof(page));
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
@@ -551,7 +551,7 @@ static void test_ring_is_followed(void **state)
     assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_GONE);
 }
 
-/* A reader asks for records as long as it has the file open. */
+/* A reader requests records as long as it has the file open. */
 static void test_records_are_requested(void **state)
 {
     mrail_page_file_t *file = create();

@@ -53,8 +53,8 @@ static void test_no_common_subnet_is_routed(void **state)
     assert_int_equal(mrail_rails_pair(local, 1, remote, 0, pairs), 0);
 }
 
-/* Rail 0 of the address is tried first. Every other rail follows once before
- * any rail is repeated. */
+/* The order of tries begins with rail 0 of the address. Every other rail
+ * follows once before any rail is repeated. */
 static void test_first_tries(void **state)
 {
     const uint64_t local[] = {10, 20, 30, 40}, remote[] = {30, 40, 10};
@@ -194,7 +194,7 @@ static void test_nic_index(void **state)
     ipv4_gid(attr.gid, 10, 0, 1, 17);
     assert_null(mrail_discovery_nic_index(&config, 3, 17, &attr));
     assert_int_equal(attr.nic_index, 17);
-    /* Without port rules, any index will do. */
+    /* without port rules, any index is valid */
     attr.subnet_bits = 31;
     assert_null(mrail_discovery_nic_index(&config, 0, 1, &attr));
     assert_int_equal(attr.nic_index, 1);
@@ -215,7 +215,8 @@ static void test_nic_index(void **state)
     mrail_config_cleanup(&config);
 }
 
-/* The list of rejected ports has the reasons, and never a part of one. */
+/* The list of rejected ports contains whole reasons only, and never a part of
+ * one. */
 static void test_rejected_ports(void **state)
 {
     mrail_rejected_ports_t rejected = {.length = 0};

@@ -104,7 +104,8 @@ static void test_read_fails(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* The READ never completes, as on a device whose timeout is late or missing. */
+/* The READ never completes, for example because the timeout of the device is
+ * late or missing. */
 static void test_read_does_not_come_back(void **state)
 {
     mrail_lane_t *lane = connect_anew();

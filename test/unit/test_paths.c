@@ -201,7 +201,7 @@ static void test_describes_rails(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     mrail_ep_describe(ep, text, sizeof(text));
     assert_non_null(strstr(text, "(no fault known)"));
-    /* The other rail was also probed. */
+    /* the other rail was probed, too */
     assert_non_null(strstr(text, "(no answer)"));
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
     port_down(1 - peer_of(0)->lanes[0]->rail->index);
@@ -287,7 +287,7 @@ static void test_single_lane_other_rail_replies(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
 }
 
-/* The peer itself may be silent, in which case no path is to blame. */
+/* The peer itself may not reply. No path counts as the cause in that case. */
 static void test_single_lane_without_reply(void **state)
 {
     alone_and_stalled();

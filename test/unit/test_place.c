@@ -1,4 +1,4 @@
-/* How near GPUs and NICs are. */
+/* Tests of the distance between GPUs and NICs. */
 #include "config.h"
 #include "cuda/place.h"
 
@@ -55,7 +55,7 @@ static void test_nearness(void **state)
                      0);
 }
 
-/* A link as in sysfs. */
+/* The link is like one in sysfs. */
 static void test_read(void **state)
 {
     char folder[] = "/tmp/test-place-XXXXXX", path[64], real[256];
@@ -79,7 +79,7 @@ static void test_read(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Software devices are divided evenly among switches that do not exist. */
+/* Software devices are divided evenly among imaginary switches. */
 static void test_software(void **state)
 {
     static const struct {

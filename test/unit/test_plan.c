@@ -94,7 +94,7 @@ static void test_dead_rail(void **state)
 }
 
 /* The sender's own rail is down at the other end, so each path has one relay,
- * at one end or the other. */
+ * at either end. */
 static void test_own_rail_dead(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 2, 100 * G);
@@ -112,8 +112,8 @@ static void test_own_rail_dead(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Between rail 0 and rail 1, the path has one relay, at one end or the other. A
- * path over rail 2 or 3 has two relays. */
+/* Between rail 0 and rail 1, the path has one relay, at either end. A path over
+ * rail 2 or 3 has two relays. */
 static void test_relay_at_an_end(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 5, 4000000000ull);
@@ -194,7 +194,7 @@ static void test_uplinks(void **state)
     plan = plan_one(two_leaf_groups(0.5 * G, 0), 0, 1, 2500000000ull);
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
-    /* In one leaf group. */
+    /* a pair within one leaf group */
     plan = plan_one(two_leaf_groups(0, 0), 0, 2, 4000000000ull);
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
@@ -308,7 +308,7 @@ static void test_small_demand(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- no influence ---- */
+/* ---- input without influence ---- */
 
 static void test_scale(void **state)
 {
@@ -419,8 +419,8 @@ static mrail_plan_topo_t *two_relays(double link)
     return topo;
 }
 
-/* Each relay is reached over a GPU link of 0.5 GB/s, half of what rail 1
- * carries. With one relay, 2 GB would take 1.33 s. */
+/* Each relay is reached over a GPU link of 0.5 GB/s, half of the capacity of
+ * rail 1. With one relay, 2 GB would take 1.33 s. */
 static void test_several_relays(void **state)
 {
     mrail_plan_t *plan = plan_one(two_relays(G / 2), 0, 3, 2000000000ull);
@@ -432,7 +432,7 @@ static void test_several_relays(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The relays share the bytes even if one of them could carry all. */
+/* The relays share the bytes even if one of them could carry all bytes. */
 static void test_relays_are_spread(void **state)
 {
     mrail_plan_t *plan = plan_one(two_relays(10 * G), 0, 3, 2000000000ull);
@@ -454,7 +454,7 @@ static void test_reaches_both(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The rank itself moves 0.25 GB/s over rail 1, so 1.25 GB take 1 s. */
+/* The rank itself can send 0.25 GB/s over rail 1, so 1.25 GB take 1 s. */
 static void test_limited_reach(void **state)
 {
     mrail_plan_topo_t *topo = two_relays(10 * G);
@@ -482,8 +482,8 @@ static void test_limited_relay(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* A rank without a rail uses the relays of both rails; without GPU links it has
- * no path. */
+/* A rank without a rail uses the relays of both rails. Without GPU links, it
+ * has no path. */
 static void test_no_rail(void **state)
 {
     const mrail_plan_demand_t demand = {0, 3, 2000000000ull};
@@ -525,8 +525,8 @@ static void test_cross_rail_of_several(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* More ranks on a rail than a rank has relays: the ranks that need one use
- * different ones. */
+/* There are more ranks on a rail than a rank has relays. The ranks that need a
+ * relay use different ones. */
 static void test_many_relays(void **state)
 {
     enum { RANKS = 2 * MRAIL_PLAN_MAX_RELAYS };
@@ -579,7 +579,7 @@ static unsigned link_number(const mrail_plan_t *plan,
     return 0;
 }
 
-/* Bytes that the plan cannot move push the demand to the other rail. */
+/* Bytes that the plan cannot move displace the demand to the other rail. */
 static void test_background(void **state)
 {
     const mrail_plan_demand_t demand = {0, 2, 3000000000u};
@@ -596,7 +596,7 @@ static void test_background(void **state)
     assert_near(load_of(plan, MRAIL_PLAN_RAIL_OUT, 0, 0), 2 * G, GAP);
     assert_near(load_of(plan, MRAIL_PLAN_RAIL_IN, 1, 0), G, 3 * GAP);
     assert_int_not_equal(summary_of(plan).hash, hash);
-    /* This link is full without the demand. */
+    /* this link is saturated even without the demand */
     assert_int_equal(mrail_plan_set_background(plan, in, 5000000000), 0);
     make(plan, &demand, 1);
     assert_near(assert_congestion(plan, 5).congestion_before, 5, 1e-9);

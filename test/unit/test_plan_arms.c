@@ -1,6 +1,6 @@
 /*
  * Tests of src/tools/plan_arms.h: small exchanges whose times are computed by
- * hand, topologies that an arm cannot serve, and allocations that fail.
+ * hand, topologies that an arm does not support, and allocations that fail.
  * test/property/test_plan_arms_random.c compares the arms with bounds.
  */
 #include "config.h"
@@ -46,7 +46,7 @@ static void assert_arm(plan_arm_id_t id, double seconds, double relayed,
     }
     assert_near(arm->seconds, seconds, 1e-9);
     if (relayed < 0) {
-        assert_true(arm->relayed < 0); /* not defined */
+        assert_true(arm->relayed < 0); /* the fraction is undefined */
     } else {
         assert_near(arm->relayed, relayed, 1e-9);
     }
@@ -78,14 +78,14 @@ static void test_page(void **state)
     /* Half of each demand takes two relays. */
     assert_arm(PLAN_ARM_RAILS, 8 * MS, 16e6, 0);
     assert_arm(PLAN_ARM_SABRE, 8 * MS, -1, 0);
-    /* Only the 4 MB that rail 0 has no room for take two relays. */
+    /* Only the 4 MB that exceed the capacity of rail 0 take two relays. */
     assert_arm(PLAN_ARM_FAST, 8 * MS, 8e6, 1);
     assert_in_range((int)(arms[PLAN_ARM_NIMBLE].seconds / MS * 1000), 8000,
                     8800);
 }
 
-/* Slow GPU links: half of 12 MB takes 6 ms on a rail, but 60 ms on the link to
- * the relay. */
+/* GPU links are slow: half of 12 MB takes 6 ms on a rail, but 60 ms on the link
+ * to the relay. */
 static void test_slow_links(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 2, 12 * MB}};
@@ -98,7 +98,7 @@ static void test_slow_links(void **state)
     assert_true(arms[PLAN_ARM_NIMBLE].seconds <= 12 * MS);
 }
 
-/* A switch: the hop to a relay passes the links of both ranks. */
+/* With a switch, the hop to a relay uses the links of both ranks. */
 static void test_switch(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 2, 12 * MB}, {0, 1, 10 * MB}};
@@ -106,13 +106,13 @@ static void test_switch(void **state)
     compare(switched(2, 2, G / 2), demands, 2);
     /* Rank 0 sends 10 MB through the switch. */
     assert_arm(PLAN_ARM_DIRECT, 20 * MS, 0, 0);
-    /* ... and 6 MB to the relay, too. */
+    /* and another 6 MB to the relay */
     assert_arm(PLAN_ARM_RAILS, 32 * MS, 12e6, 0);
     assert_arm(PLAN_ARM_FAST, 32 * MS, 12e6, 1);
     assert_arm(PLAN_ARM_SABRE, 6 * MS, -1, 0);
 }
 
-/* Three nodes with one rail each. Both rounds of the pairwise exchange wait for
+/* Three nodes have one rail each. Both rounds of the pairwise exchange wait for
  * a demand of 3 MB. The sums of the rows and columns are 4, 4 and 2 MB. */
 static void test_rounds(void **state)
 {
@@ -130,7 +130,7 @@ static void test_rounds(void **state)
     assert_arm(PLAN_ARM_NIMBLE, 4 * MS, 0, 0);
 }
 
-/* Rails of 2 and 1 GB/s. Evenly spread bytes wait for the slow one. */
+/* The rails have 2 and 1 GB/s. Evenly divided bytes wait for the slow one. */
 static void test_unequal_rails(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3000 * MB}};
@@ -147,8 +147,8 @@ static void test_unequal_rails(void **state)
     assert_near(arms[PLAN_ARM_NIMBLE].seconds, 1, 0.05);
 }
 
-/* Rail 2 cannot receive at node 1. The others carry a third each, and those of
- * rails 1 and 3 take two relays. */
+/* Rail 2 cannot receive at node 1. The others carry a third each, and the bytes
+ * of rails 1 and 3 take two relays. */
 static void test_dead_rail(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 4, 6000 * MB}};
@@ -182,7 +182,7 @@ static void test_several_relays(void **state)
         }
     }
     compare(topo, demands, 1);
-    /* 4 MB on each rail, and 2 MB on each link of 250 MB/s. */
+    /* 4 MB on each rail, and 2 MB on each link of 250 MB/s */
     assert_arm(PLAN_ARM_RAILS, 8 * MS, 8e6, 0);
 }
 
@@ -208,7 +208,7 @@ static void test_nimble_small(void **state)
     assert_arm(PLAN_ARM_NIMBLE, 2 * MS, 0, 0);
 }
 
-/* Within a node, a third GPU relays for NIMBLE only. */
+/* Within a node, only NIMBLE uses a third GPU as a relay. */
 static void test_inside(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3000 * MB}};
@@ -222,7 +222,7 @@ static void test_inside(void **state)
     assert_near(arms[PLAN_ARM_NIMBLE].relayed, 1.5 * G, 0.1);
 }
 
-/* No link from rank 0 to rank 1, so rank 2 relays for all arms. */
+/* There is no link from rank 0 to rank 1, so rank 2 relays for all arms. */
 static void test_inside_relayed(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3 * MB}};
@@ -237,7 +237,8 @@ static void test_inside_relayed(void **state)
     }
 }
 
-/* Ranks of a node without links: not planned, so no arm counts the bytes. */
+/* Bytes between ranks of a node without links are not planned, so no arm counts
+ * them. */
 static void test_not_planned(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3 * MB}, {2, 2, MB}};
@@ -269,7 +270,7 @@ static void test_stages(void **state)
         costs[i] = 1;
     }
     assert_int_equal(plan_arms_stages(bytes, costs, N, &seconds, &num), 0);
-    /* Two permutations, of 9 and of 1. */
+    /* two permutations, of 9 and 1 */
     assert_near(seconds, 10, 1e-12);
     assert_int_equal(num, 2);
     for (unsigned i = 0; i < N * N; ++i) {
@@ -277,7 +278,7 @@ static void test_stages(void **state)
     }
 }
 
-/* The slowest pair of a stage decides. */
+/* The slowest pair of a stage determines its time. */
 static void test_stage_costs(void **state)
 {
     uint64_t bytes[] = {0, 5, 5, 0};
@@ -290,7 +291,7 @@ static void test_stage_costs(void **state)
     assert_int_equal(num, 1);
 }
 
-/* One sender to three receivers, of which one also sends to the first. */
+/* One sender has three receivers, and one of these also sends to the first. */
 static void test_stages_padding(void **state)
 {
     uint64_t bytes[] = {0, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -304,7 +305,7 @@ static void test_stages_padding(void **state)
     assert_near(seconds, 9, 1e-12);
 }
 
-/* ---- topologies that an arm does not serve ---- */
+/* ---- topologies that an arm does not support ---- */
 
 static void test_leaf_groups(void **state)
 {

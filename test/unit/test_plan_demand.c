@@ -212,8 +212,8 @@ static void test_zipf_weights(void **state)
     }
 }
 
-/* A larger exponent gives more bytes to the most popular rank, which the seed
- * selects. */
+/* A larger exponent gives more bytes to the rank that receives most, which the
+ * seed selects. */
 static void test_skew(void **state)
 {
     static const char *const values[] = {"0", "0.4", "0.8", "1.2", "2"};

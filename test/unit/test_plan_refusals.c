@@ -193,7 +193,7 @@ static void test_refusals_leave_no_trace(void **state)
     mrail_plan_destroy(other);
 }
 
-/* A node has pairwise links or a switch, but not both. Their number is
+/* A node has either pairwise links or a switch. The number of links is
  * limited. */
 static void test_limits(void **state)
 {
@@ -481,8 +481,8 @@ static double sum_links(const mrail_plan_t *plan)
     return sum;
 }
 
-/* Many demands with a contended link, which are planned by incremental repair.
- * Without memory, the links must show the plan that still holds. */
+/* Plans many demands with a contended link by incremental repair. If memory
+ * runs out, the links must still show the previous plan. */
 static void test_links_without_memory(void **state)
 {
     enum { RANKS = 64 };

@@ -539,7 +539,7 @@ static void test_long_name(void **state)
 
 /* ---- Topologies: round trip ---- */
 
-/* Writes the links of a topology as text with the same meaning. */
+/* The links of a topology are written as text with the same meaning. */
 static void test_reach(void **state)
 {
     mrail_plan_topo_t *topo = topo_of("nodes 1\nrails 3\n"
@@ -798,7 +798,7 @@ static void test_demands_refused(void **state)
     refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
 }
 
-/* Demands may come in any order and in several parts. The result holds their
+/* Demands may come in any order and in several parts. The result contains their
  * sums, in ascending order of pairs. */
 static void test_sums(void **state)
 {

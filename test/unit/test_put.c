@@ -181,7 +181,7 @@ static void test_completes_by_position(void **state)
     assert_int_equal(engine->counters.put_bytes, (every + 1) * SIZE);
 }
 
-/* The completion of any later request will do. */
+/* The completion of any later request completes the PUTs. */
 static void test_message_completes_puts(void **state)
 {
     unsigned every = lane_of(0)->sq_depth / 4;
@@ -189,8 +189,8 @@ static void test_message_completes_puts(void **state)
     put(0, every - 1);
     assert_int_equal(mrail_ep_am_short(ep, 1, NULL, 0, memory, SIZE), 0);
     progress();
-    assert_int_equal(buffers(), 1); /* that of the message */
-    message(0, 0, 0);               /* acknowledges it */
+    assert_int_equal(buffers(), 1); /* the buffer of the message */
+    message(0, 0, 0);               /* acknowledges the message */
     progress();
 }
 
@@ -210,7 +210,7 @@ static void test_flush(void **state)
     assert_int_equal(mrail_ep_flush(ep, &completions), 0);
 }
 
-/* A flush without callback is not taken for one that covers a later PUT. */
+/* A flush without a callback does not cover a PUT that is posted after it. */
 static void test_polled_flush_covers_later_puts(void **state)
 {
     put(0, 1);
@@ -234,7 +234,7 @@ static void test_fence_waits(void **state)
     progress();
 }
 
-/* Nothing follows the PUTs: stall detection posts a READ. */
+/* If no request follows the PUTs, stall detection posts a READ. */
 static void test_idle_lane_keeps_no_buffers(void **state)
 {
     put(0, 3);
@@ -382,8 +382,8 @@ static void test_lost_device(void **state)
     progress();
 }
 
-/* The device refuses a post, so the lane fails. A later request that it accepts
- * must not complete the PUT. */
+/* The device refuses a post, so the lane fails. If the device accepts a later
+ * request, its completion must not complete the PUT. */
 static void test_post_fails(void **state)
 {
     put(0, 1);
@@ -408,8 +408,8 @@ static void test_post_fails(void **state)
     assert_int_equal(engine->counters.put_bytes, 2 * SIZE);
 }
 
-/* A key that is not valid fails the endpoint and the flush, but not the peer.
- * The request is found by its position. */
+/* An invalid key fails the endpoint and the flush, but not the peer. The engine
+ * finds the request by its position. */
 static void test_refused(void **state)
 {
     put(0, 3);
@@ -424,7 +424,7 @@ static void test_refused(void **state)
     fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
     progress_engine();
     confirm_broken(0, 0, 0);
-    assert_int_equal(num_writes, 5); /* not the refused one */
+    assert_int_equal(num_writes, 5); /* all except the refused one */
     assert_int_equal(writes[3].address, ADDRESS(0));
     assert_int_equal(writes[4].address, ADDRESS(2));
     progress();
@@ -433,7 +433,7 @@ static void test_refused(void **state)
 }
 
 /* PUTs of a cancelled endpoint are not replayed, whether they were lost before
- * or after. Those of another endpoint are. */
+ * or after the cancellation. PUTs of another endpoint are replayed. */
 static void test_cancel(void **state)
 {
     mrail_ep_t *other = ep_to(0), *first = ep;
@@ -474,7 +474,7 @@ static void test_peer_fails(void **state)
     assert_int_equal(completions.status[0], -ETIMEDOUT);
 }
 
-/* The lane is drained before it ends. */
+/* The lane is drained before its eviction ends. */
 static void test_eviction(void **state)
 {
     put(0, 1);
@@ -503,8 +503,8 @@ static size_t pack(void *dest, void *arg)
     return length;
 }
 
-/* Longer PUTs have operations, so that rails share the work and their rates are
- * known. */
+/* Longer PUTs are operations, so that rails share the work and their rates are
+ * measured. */
 static void test_buffered(void **state)
 {
     size_t length = SIZE;

@@ -52,7 +52,7 @@ static void release(void)
     mrail_mem_dereg(mem);
 }
 
-/* Completes everything, in random order of the rails. */
+/* Completes all requests, in random order of the rails. */
 static void finish(mrail_rng_t *rng)
 {
     for (unsigned i = 0; !mrail_list_empty(&peer_of(0)->ops); ++i) {
@@ -70,7 +70,7 @@ static uint64_t carried(unsigned rail)
     return engine->rails[rail].work[MRAIL_OP_GET];
 }
 
-/* Each rail carries its quota to the byte, even if another rail is faster. */
+/* Each rail carries exactly its quota, even if another rail is faster. */
 static void test_exact(void **state)
 {
     mrail_rng_t rng;
@@ -97,7 +97,7 @@ static void test_exact(void **state)
     release();
 }
 
-/* Two operations reduce the same quota. */
+/* Two operations consume the same quota. */
 static void test_shared(void **state)
 {
     mrail_quota_t quota = {.left = {3 << 20, 5 << 20},
@@ -126,8 +126,8 @@ static void only_rail(unsigned rail, mrail_ns_t for_ns)
     }
 }
 
-/* A rail that lags does not lose its bytes before the quota's time, and does so
- * afterwards. */
+/* A rail that lags behind keeps its bytes until the time limit of the quota,
+ * and loses them afterwards. */
 static void test_until(void **state)
 {
     const size_t length = sizeof(memory);
@@ -147,7 +147,7 @@ static void test_until(void **state)
     release();
 }
 
-/* The same for operations that share a quota. */
+/* The same applies to operations that share a quota. */
 static void test_shared_until(void **state)
 {
     mrail_quota_t quota = {.left = {1 << 20, 7 << 20}};
@@ -226,7 +226,7 @@ static void path_event(unsigned slot, mrail_health_event_t event)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* A rail whose path is suspected keeps its quota. */
+/* A rail whose path is suspect keeps its quota. */
 static void test_suspected_rail(void **state)
 {
     mrail_quota_t quota = {.left = {2 << 20, 2 << 20},
@@ -275,7 +275,7 @@ static void test_failed_rail(void **state)
     release();
 }
 
-/* An iface without a thread of its own leaves the data-path lock as it is. */
+/* An iface without a thread of its own does not change the data-path lock. */
 static void test_serialised_iface(void **state)
 {
     mrail_iface_params_t params = {.is_serialised = 1};
@@ -300,7 +300,7 @@ static void test_serialised_iface(void **state)
     engine = NULL;
 }
 
-/* Completes everything, at the same rate on both rails. */
+/* Completes all requests, at the same rate on both rails. */
 static void finish_equally(void)
 {
     for (unsigned i = 0; !mrail_list_empty(&peer_of(0)->ops); ++i) {
@@ -350,8 +350,8 @@ static void test_equal_lanes(void **state)
     release();
 }
 
-/* Lanes share the quota of a rail in proportion to their uplinks, and leave out
- * an uplink that is down. Each rail has a lane on each uplink. */
+/* Lanes share the quota of a rail in proportion to their uplinks. An uplink
+ * that is down gets no bytes. Each rail has a lane on each uplink. */
 static void test_unequal_uplinks(void **state)
 {
     static const double slow[] = {2e9, 1e9}, dead[] = {0, 1e9};
@@ -394,7 +394,7 @@ static void test_unequal_uplinks(void **state)
     release();
 }
 
-/* Without a lane for its quota, an operation ignores it. */
+/* If no lane is left for its quota, an operation ignores the quota. */
 static void test_lost_rail(void **state)
 {
     mrail_quota_t quota = {.left = {0, 0, 1 << 20}, .until_ns = MRAIL_NS_NEVER};

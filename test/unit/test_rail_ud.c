@@ -186,7 +186,7 @@ static void test_requests_wait(void **state)
     assert_int_equal(count, 3);
 }
 
-/* A call must not block if the device is lost. */
+/* A call must not block after the loss of the device. */
 static void test_device_is_gone(void **state)
 {
     static fixture_t fixture;

@@ -1,6 +1,6 @@
 /*
  * Tests the list of rails of this process: order, speeds and states. The
- * counters must include every large chunk, whatever its result.
+ * counters must include every large chunk, successful or not.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

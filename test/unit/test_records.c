@@ -254,8 +254,8 @@ static void test_messages_and_puts(void **state)
     finish();
 }
 
-/* Nothing is recorded while recording is off. The next record does not count
- * the messages of that time. */
+/* The engine records nothing while recording is off. The next record does not
+ * count the messages of that time. */
 static void test_switch(void **state)
 {
     unsigned batch;

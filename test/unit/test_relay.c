@@ -63,7 +63,7 @@ static void begin_all(void)
     }
 }
 
-/* Runs until the rank cannot continue without another rank. */
+/* Runs until the rank must wait for another rank. */
 static void progress(uint32_t rank)
 {
     for (unsigned i = 0; i < ENOUGH; ++i) {
@@ -146,8 +146,8 @@ static void test_direct(void **state)
     model_cleanup(&w);
 }
 
-/* The sender has finished when it has handed over all slots. The slots become
- * free later. */
+/* The sender is done when it has passed on all slots. The slots become free
+ * later. */
 static void test_relay_out(void **state)
 {
     make_one(1, NONE, 3, 2 * CHUNK);
@@ -215,7 +215,8 @@ static void test_both_relays(void **state)
     model_cleanup(&w);
 }
 
-/* The receivers get one chunk each in turn, starting with the next rank. */
+/* Each receiver gets one chunk before any receiver gets another. The next rank
+ * is the first. */
 static void test_turns(void **state)
 {
     static const uint32_t turns[] = {2, 0, 2, 0, 2, 0, 0};
@@ -271,8 +272,8 @@ static void test_fair_share(void **state)
 enum { LATE = 20, LATE_CHUNKS = 30, LATE_SLOTS = 4 };
 
 /* Runs two flows of rank 0, to ranks 3 and 4. The channel from `late` to rank 3
- * delivers a message only in one of LATE turns. Returns the number of turns
- * until rank 4 has all bytes. */
+ * delivers a message only in every LATE-th iteration. Returns the number of
+ * iterations until rank 4 has all bytes. */
 static unsigned turns_beside(uint32_t late)
 {
     unsigned turns = 0;
@@ -291,7 +292,7 @@ static unsigned turns_beside(uint32_t late)
     return turns;
 }
 
-/* Two flows of rank 0, to ranks 3 and 4, over these relays. */
+/* Makes two flows of rank 0, to ranks 3 and 4, over these relays. */
 static void make_two(uint32_t relay_out_3, uint32_t relay_out_4)
 {
     place();
@@ -318,7 +319,7 @@ static void test_late_relay(void **state)
     model_cleanup(&w);
 }
 
-/* A channel alone may hold all of them. */
+/* If there is only one channel, it may use all out-slots. */
 static void test_single_channel(void **state)
 {
     make_one(NONE, NONE, 3, 2 * LATE_SLOTS * CHUNK);
@@ -546,7 +547,7 @@ static void test_message_lengths(void **state)
     }
 }
 
-/* The header is valid, but belongs to a flow that takes another path. */
+/* The header is valid, but belongs to a flow with another path. */
 static void test_wrong_way(void **state)
 {
     mrail_relay_header_t *headers[2];
@@ -778,7 +779,7 @@ static void test_late_copies(void **state)
     assert_true(model_complete(&w, 0, 1));
     progress(0);
     progress(1);
-    /* The older chunk leaves first. */
+    /* the older chunk leaves first */
     assert_int_equal(stats_of(1).chunks, 0);
     assert_true(model_complete(&w, 0, 0));
     progress(0);
@@ -805,7 +806,7 @@ static int is_in_area(const void *slot, uint32_t rank)
     return (at >= area) && (at < area + relay->layout.area_size);
 }
 
-/* Within a node, the relay lends its area and has nothing to do. */
+/* Within a node, the relay only provides its area and takes no steps. */
 static void test_relay_within_node(void **state)
 {
     make_external(2, NONE, 1, 2 * CHUNK + 5);
@@ -823,8 +824,8 @@ static void test_relay_within_node(void **state)
     model_cleanup(&w);
 }
 
-/* A payload lies in the memory of the rank that sends or receives it. Header
- * and payload are two messages. */
+/* A payload is in the memory of the rank that sends or receives it. Header and
+ * payload are two messages. */
 static void test_external_relays(void **state)
 {
     make_external(1, 4, 3, CHUNK + 5);
@@ -1048,7 +1049,7 @@ static void test_hostile_slot_twice(void **state)
     model_cleanup(&w);
 }
 
-/* A slot is handed over again while it is drained. */
+/* A slot is pushed again while it is being drained. */
 static void test_hostile_drain_twice(void **state)
 {
     static const corruption_t next = CORRUPT(offset, CHUNK);
@@ -1064,8 +1065,8 @@ static void test_hostile_drain_twice(void **state)
     model_cleanup(&w);
 }
 
-/* Slots in use are marked as free. This rank still knows about its own sends
- * and receives. */
+/* Slots in use are marked as free. This rank still knows its own sends and
+ * receives. */
 static void test_hostile_states(void **state)
 {
     mrail_relay_t *relay;

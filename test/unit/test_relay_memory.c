@@ -1,4 +1,4 @@
-/* Tests of src/relay/memory.c: host memory behind the table of memories. */
+/* Tests of src/relay/memory.c: host memory behind the table of functions. */
 #include "config.h"
 #include "relay/memory.h"
 
@@ -91,7 +91,8 @@ static void test_shared(void **state)
     }
 }
 
-/* A sealed memory cannot be imported, but those who have it keep it. */
+/* A sealed memory cannot be imported, but ranks that have imported it can use
+ * it. */
 static void test_sealed(void **state)
 {
     for (uint32_t i = 0; i < RANKS; ++i) {
@@ -121,7 +122,7 @@ static void test_failed(void **state)
     assert_int_equal(import_rank(0), -EINVAL);
 }
 
-/* A memory can be allocated again after its release. */
+/* A memory can be allocated again after it was released. */
 static void test_again(void **state)
 {
     char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];

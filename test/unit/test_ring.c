@@ -121,7 +121,7 @@ static void test_first_read(void **state)
     write_records(0, 3 * RECORDS);
     assert_int_equal(read_span(RECORDS, 0), RECORDS - 1);
     assert_int_equal(records[0].post_ns, 2 * RECORDS + 1);
-    assert_int_equal(reader.missed, 0); /* they are older than the reader */
+    assert_int_equal(reader.missed, 0); /* older than the reader */
 }
 
 static void test_overrun_before_a_read(void **state)
@@ -162,7 +162,7 @@ static void test_skip(void **state)
     assert_int_equal(reader.missed, 0);
 }
 
-/* ---- what no writer makes ---- */
+/* ---- content that no writer produces ---- */
 
 static void refused(int error)
 {

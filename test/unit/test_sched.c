@@ -239,10 +239,10 @@ static void test_stalls(void **state)
 
 /*
  * The interval between polls exceeds the window. A poll finds only the work
- * that was done before the lane ran dry. The interval t is uniform in [0, p]
- * ms, and a lane has work for 10 ms. The busy fraction is E(min(t, 10)) / E(t),
- * which is 20 / p - 100 / p^2: 0.89 for 15 ms, and 0.56 for 30 ms. The limits
- * allow 10 % for the start and the end.
+ * that was done before the lane became idle. The interval t is uniform in [0,
+ * p] ms, and a lane has work for 10 ms. The busy fraction is E(min(t, 10)) /
+ * E(t), which is 20 / p - 100 / p^2: 0.89 for 15 ms, and 0.56 for 30 ms. The
+ * limits allow 10 % for the start and the end.
  */
 static void test_rare_polls(void **state)
 {
@@ -289,8 +289,8 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
 }
 
 /* Random differences between measured rates must not change the equal split.
- * Larger differences must do so, and a faster lane then gets its part in
- * several chunks. */
+ * After larger differences, the split must change, and a faster lane gets its
+ * part in several chunks. */
 static void test_equal_parts(void **state)
 {
     const double equal_rates[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
@@ -389,8 +389,8 @@ static uint64_t spread_with_rules(uint64_t seed, unsigned count, size_t length,
     return most - least;
 }
 
-/* With port rules, all lanes carry the same number of bytes, whatever the
- * number of lanes and the size of the operations, and none waits for long. */
+/* With port rules, all lanes carry the same number of bytes, for any number of
+ * lanes and any size of operations, and none waits for long. */
 static void test_equal_loads_with_rules(void **state)
 {
     const size_t lengths[] = {2 << 20, 16 << 20, 20000000};
@@ -441,7 +441,7 @@ static void test_lagging_lane(void **state)
                 100e6 * MRAIL_SCHED_WINDOW_NS / 1e9 + MRAIL_SCHED_CHUNK_MAX);
 }
 
-/* With a single lane, splitting is useless. */
+/* With a single lane, no operation is split. */
 static void test_only_lane(void **state)
 {
     const double rate = 1e9;

@@ -149,8 +149,8 @@ static void test_layout(void **state)
     free(base);
 }
 
-/* Payloads in an area outside the pool: out-slots of all owners, then in-slots.
- */
+/* Payloads are in an area outside the pool: out-slots of all owners, then
+ * in-slots. */
 static void test_external_layout(void **state)
 {
     mrail_relay_shape_t shape = {3, 5, 7, 12288, 1};
@@ -345,7 +345,7 @@ static void test_no_file(void **state)
     destroy();
 }
 
-/* The file system is full, as far as a process can simulate that. */
+/* The file system is full, as far as a process can simulate this. */
 static void test_full(void **state)
 {
     struct rlimit before, limit;

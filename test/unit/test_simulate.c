@@ -248,11 +248,11 @@ static void test_failed_uplink(void **state)
 }
 
 /* Three tiers, with four links from each spine to a leaf. Ethereal keeps the
- * link of the segment, so it is as fast as spraying. With the rules of DNLB, the
- * spines hash the flows from the cores. The links to a leaf together have twice
- * the rate of the core links. An exchange is then as fast as spraying unless one
- * link gets more than half of the flows of its spine, and no exchange may be
- * much slower. */
+ * link of the segment, so it is as fast as spraying. With the rules of DNLB,
+ * the spines hash the flows from the cores. The links to a leaf together have
+ * twice the rate of the core links. An exchange is then as fast as spraying
+ * unless one link gets more than half of the flows of its spine, and no
+ * exchange may be much slower. */
 static void test_parallel_links_below_cores(void **state)
 {
     mrail_fabric_t *fabric =
@@ -279,8 +279,8 @@ static void test_parallel_links_below_cores(void **state)
 }
 
 /* If a link from a spine to a leaf fails, rules that drop leave its segment
- * without a path. The lanes of other segments carry the bytes, and the uplink of
- * the segment stays idle. Rules that fall through keep using this uplink. */
+ * without a path. The lanes of other segments carry the bytes, and the uplink
+ * of the segment stays idle. Rules that fall through keep using this uplink. */
 static void test_failed_downlink(void **state)
 {
     mrail_fabric_t *fabric = fabric_of("host h[1-16]\nleaf l[1-2]\nspine s\n"
@@ -515,7 +515,7 @@ static void test_patterns(void **state)
     static const struct {
         const char *text;
         uint32_t num;
-        uint32_t from, to; /* of the first message, as host indices */
+        uint32_t from, to; /* ends of the first message, as host indices */
     } cases[] = {{"ring", 8, 0, 1},        {"shift:3", 8, 0, 3},
                  {"alltoall", 56, 0, 1},   {"doubling", 8, 0, 1},
                  {"ring@odd", 4, 1, 3},    {"alltoall@4-6", 6, 4, 5},

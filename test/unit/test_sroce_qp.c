@@ -119,7 +119,7 @@ static void check_every_move(enum ibv_qp_type type)
                 continue;
             }
             /* Transitions to RESET and ERR are always legal. Any other
-             * transition that is not in the list is illegal, whatever the
+             * transition that is not in the list is illegal, with any
              * attributes. */
             for (unsigned bits = 0; bits < 2000; ++bits) {
                 int mask = IBV_QP_STATE | (int)(mrail_mix64(bits) & 0x1fffff);

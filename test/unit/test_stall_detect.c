@@ -175,8 +175,8 @@ static void test_all_completed(void **state)
 }
 
 /* The send of a message has no completion, and a peer with nothing to send need
- * not acknowledge it. The lane therefore counts neither as idle nor as stalled
- * until the READ after the message shows which it was. */
+ * not acknowledge it. Until the READ after the message completes, the lane
+ * therefore counts neither as idle nor as stalled. */
 static void test_messages(void **state)
 {
     int byte = 1;
@@ -379,8 +379,8 @@ static void begin_suspect(unsigned busy)
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
 }
 
-/* If no path is answered, the peer may be too busy to reply, so no path is
- * retired. */
+/* If no path is answered, the peer may be too busy to reply. The engine
+ * therefore retires no path. */
 static void test_silent_peer(void **state)
 {
     unsigned busy = begin_used();
@@ -394,7 +394,7 @@ static void test_silent_peer(void **state)
     end();
 }
 
-/* When the peer replies again, the answers on all paths arrive together. Those
+/* When the peer replies again, the replies on all paths arrive together. Those
  * on another path may come first. */
 static void test_answers_in_a_burst(void **state)
 {

@@ -26,7 +26,7 @@
 #define MAX_RANKS 16u
 #define MAX_RECORD (MCA_COLL_MRAIL_RECORD_MAX_HEAD + MAX_RANKS)
 #define MB 1000000ull
-/* Records round rates. */
+/* Records contain rounded numbers. */
 #define ERROR 0.001
 
 /* ---- jobs ---- */
@@ -42,11 +42,11 @@ typedef struct job {
     mca_coll_mrail_schedule_t *schedules[MAX_RANKS];
     mca_coll_mrail_rail_rate_t rates[MAX_RANKS][UCT_MRAIL_MAX_RAILS];
     uint64_t bytes[MAX_RANKS][MAX_RANKS];
-    unsigned plan_cost_level;         /* as all ranks announce it */
-    mca_coll_mrail_records_t records; /* made from them */
+    unsigned plan_cost_level;         /* the level that all ranks announce */
+    mca_coll_mrail_records_t records; /* made from the fields above */
 } job_t;
 
-/* Every rank reaches these rails, of 100 MB/s each. */
+/* Creates a job in which every rank reaches these rails, each of 100 MB/s. */
 static void fill(job_t *job, unsigned nodes, unsigned ranks_per_node,
                  uint32_t rails)
 {
@@ -195,8 +195,8 @@ static void end(job_t *job)
     mca_coll_mrail_records_cleanup(&job->records);
 }
 
-/* Makes the schedules of all ranks, and returns the forecast, on which they
- * agree. */
+/* Makes the schedules of all ranks, and returns the forecast, which is equal on
+ * all of them. */
 static const mca_coll_mrail_forecast_t *make(job_t *job)
 {
     for (unsigned i = 0; i < job->num_ranks; ++i) {
@@ -285,7 +285,7 @@ static void test_too_many_rails(void **state)
     assert_non_null(strstr(refusal(&job), "more rails"));
 }
 
-/* Where the lanes of the transport are as good as any plan, a communicator never
+/* If the lanes of the transport are as good as any plan, a communicator never
  * has an agreement round. */
 static void test_balanced_rails_need_no_plan(void **state)
 {
@@ -317,8 +317,8 @@ static void test_balanced_rails_need_no_plan(void **state)
 
 /* ---- forecast ---- */
 
-/* Two nodes with two ranks and two rails. On node 1, rail 1 has half the rate of
- * rail 0. A pair divides its bytes 2 : 1. */
+/* Two nodes with two ranks and two rails. On node 1, rail 1 has half the rate
+ * of rail 0. A pair divides its bytes 2 : 1. */
 static void test_forecast_without_a_plan(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -342,7 +342,8 @@ static void test_forecast_without_a_plan(void **state)
 
 /* Rail 1 of node 1 and rail 0 of node 2 carry 20 MB/s. Ranks 1 and 2 have no
  * rail that is fast at both ends. The bytes from rank 0 to rank 1 should leave
- * rail 1 of node 1 to those from rank 2, which the lanes do not know. */
+ * the capacity of rail 1 of node 1 to the bytes from rank 2. The lanes cannot
+ * know this. */
 static void test_a_plan_is_made_where_it_gains(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -373,7 +374,7 @@ static void test_a_plan_is_made_where_it_gains(void **state)
 }
 
 /* Rank 1 of each node reaches only rail 1. Rank 0 has most of the bytes, so a
- * plan keeps it off rail 1. */
+ * plan moves them away from rail 1. */
 static void test_masks_that_differ(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -408,7 +409,7 @@ static void test_masks_that_differ(void **state)
     end(&job);
 }
 
-/* Without an exchange that is longer than the cost of a plan, there is none. */
+/* If an exchange is shorter than the time to make a plan, no plan is made. */
 static void test_short_exchanges_have_no_plan(void **state)
 {
     job_t job;
@@ -612,8 +613,9 @@ static void test_all_bytes_have_a_path(void **state)
 
 /* ---- budget ---- */
 
-/* Planning takes 1 ms for each demand, and a plan saves a third of a millisecond.
- * It is made when the exchanges of the same demands would have saved as much. */
+/* Planning takes 1 ms for each demand, and a plan saves a third of a
+ * millisecond. A plan is made once the exchanges of the same demands would have
+ * saved as much. */
 static void test_budget(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -651,7 +653,7 @@ static void test_budget(void **state)
     assert_true(forecast->is_planned && forecast->is_gain);
     assert_true(
         mca_coll_mrail_schedule_fit(job.schedules[0], records_of(&job)));
-    /* Other demands begin anew. */
+    /* Other demands restart the count. */
     set_demand(&job, 0, 4, 120000);
     for (unsigned i = 0; i < job.num_ranks; ++i) {
         assert_false(
@@ -668,7 +670,7 @@ static void test_budget(void **state)
     end(&job);
 }
 
-/* Single-rail ranks are planned for any gain, but not without one. */
+/* Single-rail ranks are planned for any gain, but not without a gain. */
 static void test_budget_of_single_rail_ranks(void **state)
 {
     job_t job;
@@ -711,8 +713,8 @@ static void test_levels_of_the_cost(void **state)
 #define RANKS "ranks * 2 multi-rail\n"
 #define GROUPS "leaf_group 2-3 1\n"
 
-/* Two pods of two nodes. The uplinks of rail 1 carry a quarter of those of rail
- * 0, which the lanes do not know. */
+/* Two pods have two nodes each. The uplinks of rail 1 have a quarter of the
+ * capacity of those of rail 0. The lanes do not know this. */
 static void test_uplinks(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -741,7 +743,7 @@ static const uct_mrail_direct_lanes_t *lanes_of(void *arg, uint32_t rank)
     return &((job_t *)arg)->entries[rank].lanes;
 }
 
-/* Sums up what all ranks say about the uplinks of a rail. */
+/* Sums up the counters of all ranks for the uplinks of a rail. */
 static void sum_uplinks(job_t *job, unsigned rail, uint64_t up[4],
                         uint64_t down[4])
 {
@@ -771,8 +773,8 @@ static void set_lanes(job_t *job, unsigned num_lanes)
     }
 }
 
-/* Each NIC has two lanes, and each leaf has four uplinks. NIC i uses the uplinks
- * 2 i and 2 i + 1, modulo 4. Rank 0 sends twice as much as rank 2. */
+/* Each NIC has two lanes, and each leaf has four uplinks. NIC i uses the
+ * uplinks 2 i and 2 i + 1, modulo 4. Rank 0 sends twice as much as rank 2. */
 static void test_bytes_of_uplinks(void **state)
 {
     const mca_coll_mrail_schedule_entry_t *first, *second;
@@ -785,7 +787,7 @@ static void test_bytes_of_uplinks(void **state)
     begin(&job);
     set_demand(&job, 0, 4, 60 * MB);
     set_demand(&job, 2, 6, 30 * MB);
-    set_demand(&job, 2, 0, 5 * MB); /* stays below its leaf */
+    set_demand(&job, 2, 0, 5 * MB); /* does not leave its leaf switch */
     assert_true(make(&job)->is_gain);
     first = send_to(&job, 0, 4);
     second = send_to(&job, 2, 6);
@@ -800,8 +802,8 @@ static void test_bytes_of_uplinks(void **state)
     end(&job);
 }
 
-/* A rail has two lanes for each of four uplinks. An uplink with half the rate of
- * the others gets half of their bytes. */
+/* A rail has two lanes for each of four uplinks. An uplink with half the rate
+ * of the others gets half of their bytes. */
 static void test_slow_uplink(void **state)
 {
     const mca_coll_mrail_schedule_entry_t *entry;
@@ -889,7 +891,7 @@ static void test_limits_of_ranks(void **state)
     end(&job);
 }
 
-/* Checks the sentence about the file. */
+/* Checks the message about the file. */
 static void check_says(job_t *job, const char *part)
 {
     char why[MCA_COLL_MRAIL_WHY_SIZE] = "";
@@ -1026,7 +1028,7 @@ static void test_pods_without_uplinks(void **state)
                      "rules for 4 (UCX_MRAIL_UPLINKS)");
 }
 
-/* Errors of the file itself, which the process of the file finds. */
+/* Errors of the file itself, which the process that reads the file finds. */
 static void test_bad_files(void **state)
 {
     mca_coll_mrail_topo_file_t file;

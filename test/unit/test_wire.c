@@ -204,7 +204,8 @@ static void test_addresses_fit_ucx(void **state)
     uint8_t buf[64];
     unsigned version;
 
-    /* Sizes are constant, whatever the number of rails and the kind of GID. */
+    /* Sizes are constant, regardless of the number of rails and the kind of
+     * GID. */
     assert_true(MRAIL_DEVICE_ADDR_SIZE <= MRAIL_DEVICE_ADDR_MAX);
     assert_true(MRAIL_IFACE_ADDR_SIZE <= MRAIL_IFACE_ADDR_MAX);
 

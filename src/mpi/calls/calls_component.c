@@ -39,8 +39,8 @@ static int is_off(const char *text)
     return 0;
 }
 
-/* Creates the file. If that fails, the job continues without it; the transport
- * has then warned about the telemetry page. */
+/* Creates the file. If this fails, the job continues without it, and the
+ * transport has already warned about the telemetry page. */
 static int init_query(bool progress_threads, bool mpi_threads)
 {
     mrail_launch_t launch = mrail_launch_read(getenv);

@@ -92,8 +92,8 @@ typedef struct calls_module {
     mca_coll_base_module_t super;
     mrail_calls_comm_t *record; /* record in the file; NULL: not enabled */
     uint32_t index;             /* index of that record */
-    /* A collective may be built from others on the same communicator, which do
-     * not count. */
+    /* 1: a collective is in progress. Collectives of which it consists do not
+     * count. */
     int is_inside;
     COLLECTIVES(PREVIOUS)
 } calls_module_t;
@@ -109,8 +109,8 @@ static unsigned long long comm_cid(struct ompi_communicator_t *comm)
 #endif
 }
 
-/* A communicator may get its name after it was created, so the first call
- * records it. */
+/* Stores the name of a communicator at its first call, because a communicator
+ * may get its name after it was created. */
 static void calls_name(calls_module_t *module, struct ompi_communicator_t *comm)
 {
     char name[sizeof(module->record->name)];
@@ -123,8 +123,8 @@ static void calls_name(calls_module_t *module, struct ompi_communicator_t *comm)
     }
 }
 
-/* Records the start of a call. Returns 0 if another collective made the call,
- * which then does not count. */
+/* Records the start of a call. Returns 0 if another collective made the call.
+ * Such calls do not count. */
 static inline int calls_enter(calls_module_t *module,
                               struct ompi_communicator_t *comm, unsigned kind,
                               int root)
@@ -262,9 +262,9 @@ mca_coll_mrailcalls_comm_query(struct ompi_communicator_t *comm, int *priority)
     }
     module = OBJ_NEW(calls_module_t);
     if (module == NULL) {
-        return NULL; /* the calls then work, but are not counted */
+        return NULL; /* the calls still work, but are not counted */
     }
-    *priority = 100; /* the highest that Open MPI knows */
+    *priority = 100; /* the highest that Open MPI allows */
     module->super.coll_module_enable = calls_enable;
     return &module->super;
 }

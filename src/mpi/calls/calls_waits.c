@@ -1,10 +1,10 @@
 /*
- * Waits for messages: MPI's blocking point-to-point calls. They end in
+ * Waits for messages: MPI's blocking point-to-point calls. These calls end in
  * functions of the pml and of requests, which Open MPI calls through tables.
  * This file replaces functions in these tables.
  *
- * A replacement notes the call in private memory. notice() publishes it only if
- * MPI's progress runs for a while before the call returns, so a call that
+ * A replacement notes the call in private memory. notice() publishes the call
+ * only if MPI's progress runs for a while before the call returns. A call that
  * returns at once costs a few stores and no clock reading.
  */
 #include "config.h"
@@ -111,7 +111,7 @@ static int wait_some(size_t count, ompi_request_t **list, int *outcount,
             requests.req_wait_some(count, list, outcount, indices, statuses));
 }
 
-/* MPI's progress calls this while the process waits. */
+/* MPI's progress calls this function while the process waits. */
 static int notice(void)
 {
     mrail_calls_t *calls = mca_coll_mrailcalls_file;

@@ -1,16 +1,16 @@
 /*
  * Open MPI coll component "mrailcalls": counts the collectives of each
  * communicator and the waits for messages. It writes the counts to the file
- * that telemetry/calls.h describes. `mrail diagnose` reads it.
+ * that telemetry/calls.h describes. `mrail diagnose` reads the file.
  *
  *   component  the file of this process              calls_component.c
  *   module     one for each communicator             calls_module.c
  *   waits      blocking point-to-point calls         calls_waits.c
  *
- * The module has the highest priority, and calls the function of the previous
- * module after it has counted the call. It needs no LD_PRELOAD, and counts the
- * calls of Fortran programs as well. Persistent collectives start without a
- * call of coll, so the component does not count them.
+ * The module has the highest priority. After it has counted a call, it calls
+ * the function of the previous module. The component needs no LD_PRELOAD, and
+ * also counts the calls of Fortran programs. It does not count persistent
+ * collectives, because they start without a call of coll.
  */
 #ifndef MRAIL_MPI_CALLS_H
 #define MRAIL_MPI_CALLS_H
@@ -24,8 +24,8 @@
 /* The file of this process, or NULL. */
 extern mrail_calls_t *mca_coll_mrailcalls_file;
 
-/* Collectives that are in progress. Messages that they wait for do not count as
- * waits. Only valid without MPI_THREAD_MULTIPLE. */
+/* Number of collectives in progress. Messages for which they wait do not count
+ * as waits. Valid only without MPI_THREAD_MULTIPLE. */
 extern int mca_coll_mrailcalls_inside;
 
 mca_coll_base_module_t *

@@ -7,7 +7,8 @@
 
 /* ---- size ---- */
 
-/* Multiplies once for all ranks, because every call runs this function. */
+/* The function multiplies only once for all ranks, because every call runs
+ * it. */
 static uint64_t largest_v(const mca_coll_mrail_args_side_t *side, int ranks,
                           int self)
 {

@@ -24,7 +24,7 @@ typedef struct mca_coll_mrail_args_side {
     const void *buffer;
     int count;                            /* MPI_Alltoall */
     const int *counts, *disps;            /* MPI_Alltoallv, MPI_Alltoallw */
-    struct ompi_datatype_t *type;         /* not MPI_Alltoallw */
+    struct ompi_datatype_t *type;         /* not used by MPI_Alltoallw */
     struct ompi_datatype_t *const *types; /* MPI_Alltoallw */
 } mca_coll_mrail_args_side_t;
 

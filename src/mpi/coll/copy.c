@@ -16,8 +16,8 @@
 
 /* ---- streams ---- */
 
-/* A GPU has a copy engine for each direction. With one stream per engine, all
- * engines stay busy. */
+/* A GPU has a copy engine for each direction. One stream per engine keeps all
+ * engines busy. */
 typedef enum direction {
     TO_HOST,
     TO_DEVICE,
@@ -36,7 +36,7 @@ static streams_t *all_streams; /* streams of all contexts used so far */
 static size_t num_streams;
 static unsigned num_copies; /* number of copies on devices */
 
-/* Returns the streams of a context, or NULL. The lock is held. */
+/* Returns the streams of a context, or NULL. The caller holds the lock. */
 static streams_t *find_streams(CUcontext ctx)
 {
     for (size_t i = 0; i < num_streams; ++i) {
@@ -51,7 +51,8 @@ static streams_t *find_streams(CUcontext ctx)
     return &all_streams[num_streams++];
 }
 
-/* Copies in a stream of the current context, and records an event behind it. */
+/* Copies in a stream of the current context, and records an event after the
+ * copy. */
 static CUresult copy_in(const mrail_cuda_t *cuda, CUstream stream, void *to,
                         const void *from, size_t bytes, CUevent event)
 {
@@ -62,8 +63,8 @@ static CUresult copy_in(const mrail_cuda_t *cuda, CUstream stream, void *to,
                                     : result;
 }
 
-/* A new context may have the address of a destroyed one. If the streams of a
- * context are invalid, they are therefore created again. */
+/* A new context may have the address of a destroyed one. The function therefore
+ * creates the streams of a context again if they are invalid. */
 static CUresult copy_with_lock(const mrail_cuda_t *cuda, CUcontext ctx,
                                direction_t direction, void *to,
                                const void *from, size_t bytes, CUevent event)
@@ -206,11 +207,12 @@ int mca_coll_mrail_copy_now(void *to, const void *from, size_t bytes)
 
 /* ---- host memory ---- */
 
-/* Maximum number and total size of the blocks that the process keeps for later
- * calls. */
+/* Maximum number and total size in bytes of the blocks that the process keeps
+ * for later calls. */
 #define MAX_KEPT 8u
 #define MAX_KEPT_BYTES ((size_t)256 << 20)
-/* Blocks have a multiple of this size, so that later calls can use them. */
+/* Block sizes are multiples of this number of bytes, so that later calls can
+ * reuse the blocks. */
 #define BLOCK_UNIT ((size_t)1 << 16)
 
 static mca_coll_mrail_block_t kept[MAX_KEPT];
@@ -247,8 +249,8 @@ static int take_kept(size_t size, mca_coll_mrail_block_t *block)
     return best < MAX_KEPT;
 }
 
-/* The driver does not allocate the memory, because the end of a context would
- * free it. */
+/* The driver does not allocate the memory, because it would free the memory
+ * together with the context. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block)
 {
@@ -305,7 +307,7 @@ void mca_coll_mrail_copy_close(void)
         block_free(&kept[--num_kept]);
     }
     kept_bytes = 0;
-    /* The streams end with their contexts. */
+    /* The driver destroyed the streams together with their contexts. */
     free(all_streams);
     all_streams = NULL;
     num_streams = 0;

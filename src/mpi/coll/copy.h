@@ -1,6 +1,6 @@
 /*
  * Copies between host and device memory by the copy engines of GPUs, and host
- * memory for these copies. Copies have no order among each other, or with the
+ * memory for these copies. Copies are not ordered with each other or with the
  * application's streams. No function changes the current context of a thread.
  * Any thread may call these functions.
  */
@@ -17,9 +17,9 @@ typedef struct mca_coll_mrail_copy {
     CUcontext ctx; /* context of the event */
 } mca_coll_mrail_copy_t;
 
-/* Starts a copy. Both ends may be host or device memory, and must not change
- * until the copy is complete. Returns 0, or -EIO after it has printed the
- * error. */
+/* Starts a copy. Each of the two ranges may be in host or device memory.
+ * Neither may change until the copy is complete. Returns 0, or -EIO after it
+ * has printed the error. */
 int mca_coll_mrail_copy_start(void *to, const void *from, size_t bytes,
                               mca_coll_mrail_copy_t *copy);
 /* Returns 1 if the copy is complete, and 0 if not. If the copy has failed,
@@ -30,8 +30,8 @@ int mca_coll_mrail_copy_wait(mca_coll_mrail_copy_t *copy);
 /* Copies, and returns when the copy is complete. Returns 0 or -EIO. */
 int mca_coll_mrail_copy_now(void *to, const void *from, size_t bytes);
 
-/* Host memory. It is locked if possible, because copies to and from locked
- * memory need no further copy. */
+/* A block of host memory. The memory is locked if possible, because the copy
+ * engine can access only locked memory directly. */
 typedef struct mca_coll_mrail_block {
     char *memory;
     size_t size;
@@ -39,16 +39,16 @@ typedef struct mca_coll_mrail_block {
     int is_locked;
 } mca_coll_mrail_block_t;
 
-/* is_sparse: most of the memory will never be used, so it must not be locked.
- * Returns 0 or -ENOMEM. */
+/* Takes a kept block, or allocates one. is_sparse: most of the memory will
+ * never be used, so it must not be locked. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block);
 /* Locks the memory before its first use, if possible. Later calls do
  * nothing. */
 void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block);
-/* Keeps the memory for later calls, or frees it if the process keeps too much
- * already. All copies to and from it must be complete. An empty block is left
- * as it is. */
+/* Keeps the memory for later calls, or frees it if the process already keeps
+ * too much. All copies to and from it must be complete. Does nothing with an
+ * empty block. */
 void mca_coll_mrail_block_put(mca_coll_mrail_block_t *block);
 /* Frees the memory and the streams of the process. */
 void mca_coll_mrail_copy_close(void);

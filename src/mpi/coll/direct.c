@@ -14,20 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time limit of the quotas, after which any rail may take the rest; see
- * direct.h. */
+/* Time limit of the quotas; see direct.h. */
 #define LAG_FACTOR 2
 #define LAG_NS (10 * MRAIL_NS_PER_MS)
 
 typedef enum offer_kind {
     OFFER_MESSAGE, /* the bytes follow as a message */
-    OFFER_READ,    /* `key` is that of the transport */
+    OFFER_READ,    /* `key` is a key of the transport */
     OFFER_PEER,    /* `key` is an mca_coll_mrail_export_t */
 } offer_kind_t;
 
 typedef struct offer {
     uint64_t kind;
-    uint64_t address; /* OFFER_PEER: within the exported allocation */
+    uint64_t address; /* OFFER_PEER: offset in the exported allocation */
     uint64_t bytes;
     uint64_t key_length;
     uint8_t key[MRAIL_MAX(UCT_MRAIL_DIRECT_KEY_MAX,
@@ -44,8 +43,8 @@ typedef enum state {
     STATE_EXPECTED, /* receiver: waiting for the offer */
     STATE_READY,    /* the READ is not posted yet */
     STATE_READING,
-    STATE_COPYING,  /* the copy engine copies from the sender's memory */
-    STATE_ANSWERED, /* the answer is on its way */
+    STATE_COPYING,  /* the copy engine copies from the memory of the sender */
+    STATE_ANSWERED, /* the answer is in flight */
 } state_t;
 
 /* A direct message of the exchange in progress. */
@@ -65,8 +64,8 @@ struct mca_coll_mrail_direct {
     slot_t *slots;
     slot_t **active; /* slots in use */
     size_t num_slots, num_active;
-    size_t num_used;  /* slots taken since the exchange began */
-    size_t num_reads; /* slots in READY and READING */
+    size_t num_used;  /* number of slots taken since the exchange began */
+    size_t num_reads; /* number of slots in READY and READING */
 };
 
 /* ---- module ---- */
@@ -344,7 +343,7 @@ static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
     ++op->module->direct->num_reads;
 }
 
-/* If one copy within the node is refused, later exchanges do without them. */
+/* If a copy within the node fails, later exchanges do not use such copies. */
 static void refuse_peer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     op->module->is_peer_refused = 1;
@@ -371,7 +370,7 @@ static void begin_copy(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
     slot->state = STATE_COPYING;
 }
 
-/* The sender may offer more bytes than this rank expects. The check of all
+/* If the sender offers more bytes than this rank expects, the check of all
  * counts reports this error later. */
 static void accept_offer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
@@ -400,8 +399,8 @@ void mca_coll_mrail_count_rails(const uint64_t *planned,
 }
 
 /* Ends a READ. If the peer is lost, sends no answer. After any other failure,
- * asks for a message, because the pml can still reach the peer. Returns 1 if
- * the slot has ended. */
+ * requests the bytes as a message, because the pml can still reach the peer.
+ * Returns 1 if the slot has ended. */
 static int end_read(mca_coll_mrail_op_t *op, slot_t *slot, int status)
 {
     --op->module->direct->num_reads;
@@ -478,7 +477,7 @@ static int advance(mca_coll_mrail_op_t *op, slot_t *slot)
     state_t from;
     int is_ended = 0;
 
-    do { /* until nothing changes */
+    do { /* until the state no longer changes */
         from = slot->state;
         switch (from) {
         case STATE_OFFERED:

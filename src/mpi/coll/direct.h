@@ -27,7 +27,8 @@
 
 /* ---- process ---- */
 
-/* Looks up the functions of the transport, whose dlopen(3) handle this is. */
+/* Looks up the functions of the transport. `transport` is its dlopen(3)
+ * handle. */
 void mca_coll_mrail_direct_find(void *transport);
 /* is_threaded: several threads may call MPI at the same time. */
 void mca_coll_mrail_direct_init(int is_threaded);
@@ -50,15 +51,15 @@ void mca_coll_mrail_direct_destroy(mca_coll_mrail_direct_t *direct);
 
 /* ---- exchange ---- */
 
-/* Start one READ of the schedule. */
+/* Start one direct message of the schedule. */
 void mca_coll_mrail_direct_send(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
 void mca_coll_mrail_direct_recv(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
-/* Returns the end of the quotas of an exchange that begins now, in nanoseconds of
- * mrail_clock_now(). */
+/* Returns the time at which the quotas of an exchange that begins now end, in
+ * nanoseconds of mrail_clock_now(). */
 uint64_t mca_coll_mrail_direct_until(const mca_coll_mrail_schedule_t *schedule);
-/* Returns 1 while READs are in progress. Errors go to op->ret. */
+/* Returns 1 while direct messages are in progress. Stores errors in op->ret. */
 int mca_coll_mrail_direct_progress(mca_coll_mrail_op_t *op);
 
 #endif

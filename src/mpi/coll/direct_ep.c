@@ -1,5 +1,5 @@
-/* The part of direct.h that concerns the process: functions of the transport,
- * and endpoints. */
+/* The part of direct.h that concerns the whole process: the functions of the
+ * transport, and the endpoints. */
 #include "config.h"
 #include "mpi/coll/direct.h"
 
@@ -59,9 +59,9 @@ void mca_coll_mrail_direct_close(void)
     num_eps = 0;
 }
 
-/* Passes the uplinks that the topology file lists on the way from a rank to the
- * transport. If the transport has no memory for them, lanes carry equal
- * parts. */
+/* Passes the uplinks between this process and a rank, as the topology file
+ * lists them, to the transport. If the transport has no memory for them, its
+ * lanes carry equal parts. */
 static void announce_uplinks(const mca_coll_mrail_topology_t *topology,
                              uint32_t rank, uct_mrail_direct_ep_t *ep)
 {
@@ -82,7 +82,7 @@ static void announce_uplinks(const mca_coll_mrail_topology_t *topology,
     }
 }
 
-/* Finds or creates the endpoint, while eps_lock is held. */
+/* Finds or creates the endpoint. The caller holds eps_lock. */
 static uct_mrail_direct_ep_t *find_ep(const mca_coll_mrail_module_t *module,
                                       uint32_t rank, size_t number)
 {

@@ -31,10 +31,10 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
     }
 }
 
-/* Size that no element of a datatype exceeds. The largest element consists of
- * two long doubles. */
+/* Upper bound on the size of an element of any datatype, in bytes. The largest
+ * element consists of two long doubles. */
 #define SCRATCH 64u
-/* Bytes per step when copying between two segments with gaps. */
+/* Bytes per step of a copy between two segments with gaps. */
 #define MAX_PIECE (1u << 20)
 #define MAX_CURSORS 256u
 
@@ -57,9 +57,10 @@ static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
 /* ---- cursors ---- */
 
 /*
- * Convertors at the start of an element. A convertor packs and unpacks only
- * whole elements, and cannot advance from the middle of one. A call that ends
- * within an element therefore leaves its cursor at the start of that element.
+ * A position in a segment: convertors at the start of an element. A convertor
+ * packs and unpacks only whole elements, and cannot advance from the middle of
+ * one. If a call ends within an element, its cursor therefore stays at the
+ * start of that element.
  */
 struct mca_coll_mrail_dt_cursor {
     const mca_coll_mrail_dt_segment_t *segment;
@@ -70,8 +71,8 @@ struct mca_coll_mrail_dt_cursor {
 };
 #define NOWHERE UINT64_MAX
 
-/* Creates a convertor at the element with byte `offset`, whose offset is then
- * *base_p. */
+/* Creates a convertor at the element that contains byte `offset`. *base_p
+ * receives the offset of that element. */
 static int open_at(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
                    uint64_t offset, opal_convertor_t *convertor,
                    uint64_t *base_p)
@@ -129,7 +130,8 @@ void mca_coll_mrail_dt_cursors_cleanup(mca_coll_mrail_dt_cursors_t *cursors)
     *cursors = (mca_coll_mrail_dt_cursors_t){0};
 }
 
-/* Returns the index of the cursor that ended at `offset`, or num. */
+/* Returns the index of the cursor that stopped at `offset`, or the number of
+ * cursors. */
 static unsigned cursors_find(const mca_coll_mrail_dt_cursors_t *cursors,
                              const mca_coll_mrail_dt_segment_t *segment,
                              uint64_t offset, int is_pack)
@@ -159,7 +161,7 @@ cursors_add(mca_coll_mrail_dt_cursors_t *cursors)
     return cursor;
 }
 
-/* Returns a cursor at `offset`. If no further cursor can be kept, it is
+/* Returns a cursor at `offset`. If the list cannot hold another cursor, returns
  * `own`. */
 static int cursor_get(mca_coll_mrail_dt_cursors_t *cursors,
                       const mca_coll_mrail_dt_segment_t *segment,
@@ -214,7 +216,7 @@ static void place_save(const opal_convertor_t *convertor, place_t *place)
     }
 }
 
-/* Returns 0 if the convertor cannot return to the state. */
+/* Returns 0 if the convertor cannot return to the saved state. */
 static int place_restore(opal_convertor_t *convertor, const place_t *place)
 {
     if (convertor->stack_size > MAX_STACK) {

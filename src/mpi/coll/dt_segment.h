@@ -20,7 +20,7 @@ typedef struct mca_coll_mrail_dt_segment {
     ompi_datatype_t *type;
     uint64_t bytes;
     char *first; /* first byte, or NULL if there are gaps */
-    /* 1: device memory, which the caller states; such segments have no gaps */
+    /* 1: the caller states that this is device memory; it has no gaps */
     int is_device;
 } mca_coll_mrail_dt_segment_t;
 
@@ -29,7 +29,7 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
                                     ompi_datatype_t *type);
 
 /*
- * Positions in segments with gaps at which earlier calls ended. Without them,
+ * Positions at which earlier calls stopped in segments with gaps. Without them,
  * each call would walk through the datatype from its start. A zeroed object is
  * empty. It must be cleaned up before a segment that was used with it changes.
  */

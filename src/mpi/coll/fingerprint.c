@@ -1,12 +1,12 @@
-/* A hash of the planner's answers to fixed questions. By comparing it, ranks
- * recognise whether they would make the same plans. */
+/* A hash of the planner's results for fixed inputs. Ranks compare it to
+ * determine whether they would make the same plans. */
 #include "config.h"
 #include "mpi/coll/schedule.h"
 
 #include "base/util.h"
 
-/* Computes a plan for two nodes with two rails, four ranks and pairwise GPU
- * links, and for demands that need relays. */
+/* Computes a plan for demands that need relays, on two nodes with two rails,
+ * four ranks and pairwise GPU links. */
 static int make_sample(mrail_plan_topo_t *topo, mrail_plan_t **plan_p)
 {
     mrail_plan_demand_t demands[] = {

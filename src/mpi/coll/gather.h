@@ -1,11 +1,11 @@
 /*
  * A nonblocking allgather and a nonblocking reduction over the pml: Bruck's
- * algorithm with one or more ports. In each round, a rank sends what it has
- * collected to as many ranks as it has ports. With MCA_COLL_MRAIL_GATHER_PORTS
- * ports, one round suffices for up to 16 ranks, and two for up to 256. Fewer
- * rounds are faster, because in every round all ranks must be scheduled before
- * any can continue. One port, on the other hand, takes the fewest messages and
- * instructions: 3 messages for 8 ranks, and 6 for 64.
+ * algorithm with one or more ports. In each round, a rank sends the blocks that
+ * it has collected to as many ranks as it has ports. With
+ * MCA_COLL_MRAIL_GATHER_PORTS ports, one round suffices for up to 16 ranks, and
+ * two for up to 256. Fewer rounds take less time, because every round must wait
+ * until all ranks have been scheduled. One port, on the other hand, takes the
+ * fewest messages and instructions: 3 messages for 8 ranks, and 6 for 64.
  *
  * A gather collects one block from every rank. The blocks may differ in size if
  * all ranks know all sizes. The reduction computes the bitwise AND of two words
@@ -39,24 +39,24 @@ typedef struct mca_coll_mrail_gather {
     uint64_t *words;
     unsigned num_operands; /* operands of other ranks */
     unsigned num_ranks, self;
-    unsigned num_have; /* blocks collected so far */
+    unsigned num_have; /* number of blocks collected so far */
     unsigned ports;
     int tag;
     ompi_request_t *requests[2 * MCA_COLL_MRAIL_GATHER_PORTS];
     unsigned num_requests;
 } mca_coll_mrail_gather_t;
 
-/* Prepares the object, without memory for blocks. Returns 0 or -ENOMEM. */
+/* Initialises the object without memory for blocks. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
                                struct ompi_communicator_t *comm);
 /* Makes room for blocks of this many bytes in total, and keeps their content.
- * Returns 0, or -ENOMEM with no change. */
+ * Returns 0, or -ENOMEM with the object unchanged. */
 int mca_coll_mrail_gather_reserve(mca_coll_mrail_gather_t *gather,
                                   size_t bytes);
 /* Frees the memory of the object. No request may be in flight. */
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather);
 
-/* Returns the address at which the caller stores this rank's block before the
+/* Returns the address to which the caller writes this rank's block before the
  * start. */
 static inline void *
 mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
@@ -67,9 +67,8 @@ mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
 /* Start a gather of equal blocks; a gather of blocks that begin at starts[0] =
  * 0, starts[1] and so on, in the order of `blocks`; and a reduction of `words`.
  * There must be room for the blocks, and `starts` must stay valid. `ports` is 1
- * to MCA_COLL_MRAIL_GATHER_PORTS, and equal on all ranks. Until the operation
- * ends, `tag` must not be used for other messages. Return OMPI_SUCCESS or
- * OMPI_ERR_*. */
+ * to MCA_COLL_MRAIL_GATHER_PORTS, and equal on all ranks. No other message may
+ * use `tag` until the operation ends. Return OMPI_SUCCESS or OMPI_ERR_*. */
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag);
 int mca_coll_mrail_gather_start_sized(mca_coll_mrail_gather_t *gather,
@@ -78,12 +77,12 @@ int mca_coll_mrail_gather_start_sized(mca_coll_mrail_gather_t *gather,
 int mca_coll_mrail_reduce_start(mca_coll_mrail_gather_t *gather, unsigned ports,
                                 int tag);
 
-/* Sets *done_p to 1 once all blocks have arrived, or the result is in `words`.
- * Returns the same codes as mca_coll_mrail_gather_start(). */
+/* Sets *done_p to 1 once all blocks have arrived, or `words` contains the
+ * result. Returns the same codes as mca_coll_mrail_gather_start(). */
 int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,
                                    int *done_p);
 
-/* Returns the place of a rank's block in `blocks`. */
+/* Returns the index of a rank's block in `blocks`. */
 static inline unsigned
 mca_coll_mrail_gather_place(const mca_coll_mrail_gather_t *gather,
                             unsigned rank)

@@ -109,7 +109,9 @@ static mca_coll_mrail_gpu_links_t pair_links(const mca_coll_mrail_gpus_t *gpus,
                : MCA_COLL_MRAIL_LINKS_UNKNOWN;
 }
 
-/* All pairs of a node must have the same kind of links. */
+/* Returns the kind of links that all pairs of a node have in common. Returns
+ * UNKNOWN if the kinds differ, or the node has too many ranks for pairwise
+ * links. */
 static mca_coll_mrail_gpu_links_t node_links(const mca_coll_mrail_gpus_t *gpus,
                                              uint32_t node)
 {
@@ -147,7 +149,7 @@ void mca_coll_mrail_gpus_set(mca_coll_mrail_gpus_t *gpus)
         mrail_cuda_links_t *entry = &gpus->entries[i];
 
         gpus->has_all &= entry->pci != 0;
-        /* Entries come from other processes. */
+        /* Entries come from other processes, so limit their counts. */
         entry->num_peers = MRAIL_MIN(entry->num_peers, MRAIL_CUDA_MAX_PEERS);
     }
     for (uint32_t node = 0; node < gpus->num_nodes; ++node) {

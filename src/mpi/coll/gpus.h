@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-/* How the GPUs of a node are linked. Links count as unknown if ranks of the
+/* The links between the GPUs of a node. They count as unknown if ranks of the
  * node share a GPU, or a pair of GPUs has no link. */
 typedef enum mca_coll_mrail_gpu_links {
     MCA_COLL_MRAIL_LINKS_UNKNOWN,
@@ -32,7 +32,7 @@ typedef struct mca_coll_mrail_gpus {
     int is_known;                /* 1: the entries have been exchanged */
     int has_all;                 /* 1: every rank has a GPU */
     int any_pairwise;
-    int is_refused; /* 1: slots in device memory are not possible */
+    int is_refused; /* 1: relay slots in device memory are not possible */
 } mca_coll_mrail_gpus_t;
 
 /* The caller keeps the arrays. Returns 0 or -ENOMEM. */
@@ -46,8 +46,8 @@ void mca_coll_mrail_gpus_destroy(mca_coll_mrail_gpus_t *gpus);
 /* Evaluates `entries`, in which the caller has stored those of all ranks. */
 void mca_coll_mrail_gpus_set(mca_coll_mrail_gpus_t *gpus);
 
-/* Adds the links of a rank's GPU to the topology of a plan, which has all
- * ranks. `other` is the rate of links on a node whose links are not known.
+/* Adds the links of a rank's GPU to the topology of a plan, which already has
+ * all ranks. If the links of the node are unknown, their rate is `other`.
  * Returns 0 or -errno. */
 int mca_coll_mrail_gpus_add(const mca_coll_mrail_gpus_t *gpus, uint32_t rank,
                             double other, mrail_plan_topo_t *topo);

@@ -5,12 +5,13 @@
  * that starts all steps at once queues every message before any completes.
  * Ranks that share its cores then start late, and rails are idle at the
  * beginning and end of a short exchange. A step therefore waits for earlier
- * steps while the bytes in flight exceed what the rank's share of its rails can
- * move in a given time. The functions are pure.
+ * steps while too many bytes are in flight. The limit is the number of bytes
+ * that the rank's share of its rails can move in a given time. The functions
+ * are pure.
  *
  * Each rank decides alone. A step waits only for earlier steps, which later
- * steps do not delay, so no rank can wait indefinitely, whatever the others
- * decide.
+ * steps do not delay. No rank can therefore wait indefinitely, even if the
+ * ranks decide differently.
  */
 #ifndef MRAIL_MPI_COLL_INFLIGHT_H
 #define MRAIL_MPI_COLL_INFLIGHT_H

@@ -1,20 +1,21 @@
 /*
  * Decides which calls on a communicator have an agreement round about their
- * demands. A round costs an allgather, so most small exchanges skip it: each
- * round decides for its own call and the calls after it. All ranks go through
- * the same states, because they see the same votes. The functions are pure.
+ * demands. A round costs an allgather, so most small exchanges skip it. Each
+ * round decides for its own call and for the calls until the next round. All
+ * ranks pass through the same states, because they see the same votes. The
+ * functions are pure.
  */
 #ifndef MRAIL_MPI_COLL_MODE_H
 #define MRAIL_MPI_COLL_MODE_H
 
 /* Number of calls after a planned one that have a round even if there is
- * nothing to plan, because programs alternate data exchanges with small
+ * nothing to plan. Programs often alternate exchanges of data with small
  * exchanges of counts. */
 #define MCA_COLL_MRAIL_GRACE_CALLS 8u
 /* Upper bound of the back-off: 1 call skips the round, then 2, 4 and so on, up
- * to this many. During back-off, each round starts with a vote of one word. It
- * takes log2 P messages, compared with the P - 1 of an alltoallv, so the
- * overhead is below 1/65. */
+ * to this many. During back-off, each round starts with a vote of one word. The
+ * vote takes log2 P messages, and an alltoallv P - 1, so the overhead is below
+ * 1/65. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
@@ -57,7 +58,7 @@ mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
 }
 
 /* Processes the result of the vote. `any_wanted` is 1 if some rank has had a
- * large demand since the last round. */
+ * demand worth planning since the last round. */
 static inline void mca_coll_mrail_mode_vote(mca_coll_mrail_mode_t *mode,
                                             int any_wanted)
 {

@@ -99,7 +99,7 @@ void mca_coll_mrail_modex_publish(const mca_coll_mrail_rank_entry_t *entry)
 {
     mine = *entry;
     if (modex_put(&mine, sizeof(mine)) < 0) {
-        mine = absent; /* the other processes find no entry either */
+        mine = absent; /* the other processes get no entry either */
     }
 }
 
@@ -143,7 +143,7 @@ static int grow_table(size_t size)
     return 0;
 }
 
-/* Finds an entry, while table_lock is held. */
+/* Finds an entry. The caller holds table_lock. */
 static int find(opal_process_name_t name,
                 const mca_coll_mrail_rank_entry_t **entry_p)
 {

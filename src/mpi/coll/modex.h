@@ -20,7 +20,7 @@
 /* Publishes the entry of this process. Call it once, before the modex. */
 void mca_coll_mrail_modex_publish(const mca_coll_mrail_rank_entry_t *entry);
 
-/* Returns the entry of this process as others see it. */
+/* Returns the entry of this process as it was published. */
 const mca_coll_mrail_rank_entry_t *mca_coll_mrail_modex_mine(void);
 
 /* Copies the entries of all ranks of the communicator to entries[0..size), and

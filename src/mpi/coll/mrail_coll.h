@@ -26,21 +26,21 @@
  *
  * All ranks of a communicator make the same decision about a call and its plan,
  * because they base it on the records that they have exchanged. No rank can
- * therefore wait for a rank that chose another path. Calls without a plan go to
- * the previous module, which Open MPI would use without this one, except for
- * MPI_Alltoallv of ranks that need no plan (inflight.h).
+ * therefore wait for a rank that decided otherwise. Calls without a plan go to
+ * the previous module, which Open MPI would use if this one did not exist. The
+ * exception is MPI_Alltoallv of ranks that need no plan (inflight.h).
  *
  * When a communicator is created, the entries of its processes (modex.h) show
  * whether its calls can be planned. If they cannot, most of its calls need no
  * op.
  *
- * Order: the ops of a communicator have their agreement rounds one after the
- * other, in call order. A planned exchange also excludes the next op, because
- * there is only one schedule and one relay. Exchanges without a plan may
- * overlap.
+ * Order: the agreement rounds of a communicator's ops follow one another in
+ * call order. A planned exchange also delays the next op, because a
+ * communicator has only one schedule and one relay. Exchanges without a plan
+ * may overlap.
  *
- * Locking: ops advance in threads that wait in MPI and make progress.
- * module->is_busy admits one thread at a time to a communicator.
+ * Locking: threads that wait in MPI, and those that make progress, advance the
+ * ops. module->is_busy admits one thread at a time to a communicator.
  */
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
@@ -106,8 +106,8 @@ extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
     ((void)__atomic_fetch_add(&mca_coll_mrail_counters.counter, value,         \
                               __ATOMIC_RELAXED))
 
-/* Fills in the rails of this process. Returns their number, or 0 if it does not
- * use mrail. */
+/* Writes the rails of this process to `rails`. Returns their number, or 0 if
+ * the process does not use mrail. */
 unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
 
 /* Returns the topology file of this process, or NULL if the user named none. */
@@ -127,14 +127,14 @@ typedef struct mca_coll_mrail_staged mca_coll_mrail_staged_t;
 /* Summary of the records of all ranks, equal on all of them. */
 typedef struct mca_coll_mrail_agreement {
     int any_cannot, any_wanted, any_broken, any_new_gpu;
-    uint64_t largest;  /* largest demand that a rank announces */
+    uint64_t largest;  /* largest demand that any rank announces */
     int is_mismatched; /* 1: a receiver expects more or fewer bytes than are
                         * sent */
 } mca_coll_mrail_agreement_t;
 
 /* Relay buffers in one kind of memory. */
 typedef struct mca_coll_mrail_pool {
-    mrail_relay_shape_t shape;    /* of memory, or of the one to create */
+    mrail_relay_shape_t shape;    /* shape of `memory`, or of the next memory */
     mrail_relay_memory_t *memory; /* NULL: none so far */
     mrail_relay_t *relay;         /* NULL: no plan has needed it so far */
     mca_coll_mrail_net_t *net;    /* NULL: no READs between nodes */
@@ -151,9 +151,9 @@ struct mca_coll_mrail_module {
     struct ompi_communicator_t *comm;
     /* modes of blocking calls, one for each MPI function */
     mca_coll_mrail_mode_t modes[MCA_COLL_MRAIL_NUM_FUNCS];
-    /* bytes; rank 0's value after the topology is known */
+    /* bytes; rank 0's value once the topology is known */
     uint64_t relay_threshold;
-    /* reason why later calls are not planned; NULL: they may be */
+    /* reason why later calls are not planned; NULL: they may be planned */
     const char *away;
     /* `away` as of the last agreement round of a blocking call. It is equal on
      * all ranks, whereas `away` may not be equal yet. */
@@ -168,7 +168,7 @@ struct mca_coll_mrail_module {
     ompi_request_t **requests;
     int num_nonblocking; /* number of nonblocking ops; atomic */
     mrail_list_t active; /* node of the list in mrail_coll_op.c */
-    int pins;            /* threads that advance `ops` from that list */
+    int pins;            /* number of threads that advance `ops` */
     int first_tag;       /* first tag of the ops; 0: none yet */
     unsigned num_ops;
     mca_coll_mrail_op_t
@@ -177,10 +177,10 @@ struct mca_coll_mrail_module {
     mrail_list_t posted;    /* new ops, in the order of the calls */
     int is_busy;            /* locks all fields below */
     mrail_list_t ops;       /* started ops, in the order of the calls */
-    unsigned num_exchanges; /* those of them in an exchange without a plan */
+    unsigned num_exchanges; /* number of ops in an exchange without a plan */
     mca_coll_mrail_op_t *relaying; /* the op with a planned exchange, or NULL */
 
-    /* State of the steps: */
+    /* state of the steps: */
     int is_agreed; /* 1: all ranks have the memory for agreement rounds */
     int is_ready;  /* 1: this rank has the memory that the next steps need */
     mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
@@ -189,23 +189,23 @@ struct mca_coll_mrail_module {
     mca_coll_mrail_schedule_t *schedule;
     /* last agreement records of all ranks, and those that are arriving */
     mca_coll_mrail_records_t records, incoming;
-    mca_coll_mrail_agreement_t agreement; /* of `records` */
-    /* 1: these records equal the ones before, so the next ones probably do */
+    mca_coll_mrail_agreement_t agreement; /* summary of `records` */
+    /* 1: these records equal the previous ones, so the next ones probably do */
     int is_steady;
     mca_coll_mrail_gather_t gather;
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS]; /* last announced */
     unsigned num_rails;
-    unsigned plan_cost_level; /* to announce; see plan_cost.h */
+    unsigned plan_cost_level; /* level to announce; see plan_cost.h */
     pthread_t planner; /* thread that makes a plan; see mrail_coll_plan.c */
     int has_planner;
     int is_planning; /* atomic: 1 until the thread is done */
-    uint64_t *own;   /* record of this rank, while it is written */
+    uint64_t *own;   /* record of this rank, while it is being written */
     size_t own_words;
-    /* In words, and equal on all ranks: the total record length for which each
-     * rank has memory, and the part of each record that the first round
-     * carries. A second round carries the rest. */
+    /* in words, and equal on all ranks: `room` is the total record length for
+     * which each rank has memory; `block` is the length of the part of each
+     * record that the first round carries. A second round carries the rest. */
     size_t room, block;
-    size_t *starts; /* of that round; see gather.h */
+    size_t *starts; /* positions for the second round; see gather.h */
     mrail_relay_memory_t host_memory;
     mca_coll_mrail_pool_t host_pool, device_pool;
     int gpu; /* ordinal of the GPU that other ranks know; -1: none */
@@ -225,23 +225,24 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry);
 /* Logs one line about this communicator, at rank 0 only. */
 void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
                         const char *why);
-/* Logs once, in verbose mode, why the communicator is without plans. */
+/* Logs once, in verbose mode, why calls on the communicator are not planned. */
 void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 
 /* ---- ops ---- */
 
-/* Result code in addition to Open MPI's: the call goes to the previous
+/* Result code in addition to those of Open MPI: the call goes to the previous
  * module. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
-/* State of an op. All states but the last four are a gather or a reduction. */
+/* State of an op. All states except the last four are a gather or a
+ * reduction. */
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
     MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
     MCA_COLL_MRAIL_SAME,   /* ask whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
-    MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for them */
+    MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for these */
     MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */
     MCA_COLL_MRAIL_GPUS,   /* exchange the GPUs of the ranks */
     MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
@@ -262,23 +263,23 @@ struct mca_coll_mrail_op {
     int is_started; /* 0: the op waits for earlier ops */
     int is_blocking;
     mca_coll_mrail_func_t func;
-    /* atomic: informs the thread that waits for a blocking op */
+    /* atomic; 1: the waiting thread of a blocking op may return */
     int is_finished;
     int tag;        /* the op owns this tag and the six below */
-    unsigned flags; /* see record.h */
+    unsigned flags; /* MCA_COLL_MRAIL_* flags of record.h */
     /* indexed by rank */
     mca_coll_mrail_dt_segment_t *sends, *recvs;
     mca_coll_mrail_dt_cursors_t cursors; /* of flows, during an exchange */
     /* copy of the receive buffer for MPI_IN_PLACE; otherwise NULL */
     char *copy;
-    /* NULL: all buffers are host memory. A nonblocking op owns them. */
+    /* NULL: all buffers are host memory. Nonblocking ops own the shadows. */
     mca_coll_mrail_shadows_t *shadows;
     mca_coll_mrail_staged_t *staged; /* NULL: not needed so far */
     ompi_request_t *previous; /* request of the previous module; NULL: none */
     ompi_request_t **requests;
-    unsigned num_requests; /* at most one to and one from each rank */
+    unsigned num_requests; /* at most one to each rank and one from it */
     int is_planned;        /* 1: module->schedule is valid for this op */
-    /* 1: empty messages are sent, too, because receivers may expect more */
+    /* 1: the op sends empty messages, too, because receivers may expect more */
     int is_mismatched;
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */
@@ -345,15 +346,16 @@ void mca_coll_mrail_ops_close(void);
 
 /* ---- steps ---- */
 
-/* Callbacks of a step. A gather has the size of a block or the positions of all
- * blocks, the content of this rank's block, and the next step. A step without
- * sizes is a reduction, for which `mine` is module->gather.words. */
+/* Callbacks of a step. A gather step has the size of a block or the positions
+ * of all blocks, a function that fills in this rank's block, and one that
+ * returns the next step. A step without sizes is a reduction, for which `mine`
+ * is module->gather.words. */
 typedef struct mca_coll_mrail_step_ops {
     size_t (*size)(const mca_coll_mrail_op_t *op);
     const size_t *(*starts)(const mca_coll_mrail_op_t *op);
     void (*fill)(mca_coll_mrail_op_t *op, void *mine);
     mca_coll_mrail_step_t (*take)(mca_coll_mrail_op_t *op);
-    int is_sparing; /* prefer few messages over few rounds */
+    int is_sparing; /* 1: prefer few messages to few rounds */
 } mca_coll_mrail_step_ops_t;
 
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
@@ -396,13 +398,13 @@ void mca_coll_mrail_record_buffers_cleanup(mca_coll_mrail_module_t *module);
  * relays. */
 void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 
-/* The first function leaves this op unplanned. The second function leaves all
- * later ones unplanned as well, for the reason `why`. */
+/* The first function leaves this op unplanned. The second function also leaves
+ * all later ops unplanned, for the reason `why`. */
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *why);
 
-/* Returns the bytes that this rank sends to all others. */
+/* Returns the number of bytes that this rank sends to all others. */
 uint64_t mca_coll_mrail_bytes_for_others(const mca_coll_mrail_op_t *op);
 
 /* Decides about a call from module->agreement. */
@@ -411,7 +413,8 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op);
 /* Executes the plan on which all ranks have agreed. */
 mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
 
-/* Make the plan for module->records. _progress returns 1 once it is made. */
+/* Make the plan for module->records. _progress returns 1 once the plan is
+ * made. */
 void mca_coll_mrail_plan_start(mca_coll_mrail_op_t *op);
 int mca_coll_mrail_plan_progress(mca_coll_mrail_op_t *op);
 
@@ -424,7 +427,7 @@ mca_coll_mrail_step_t mca_coll_mrail_need_plan(mca_coll_mrail_op_t *op);
 
 /* ---- relay buffers ---- */
 
-/* Returns the step after the ranks have agreed on a schedule: the exchange, or
+/* Returns the step that follows the agreement on a schedule: the exchange, or
  * the steps before it that allocate relay buffers. */
 mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op);
 
@@ -439,20 +442,20 @@ mca_coll_mrail_pool(mca_coll_mrail_module_t *module)
 /* Allocates memory for the exchange of handles. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_pools_reserve(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_pools_cleanup(mca_coll_mrail_module_t *module);
-/* Releases the slots on GPUs. All ranks do it at the same agreement. */
+/* Releases the slots on GPUs. All ranks call it at the same agreement round. */
 void mca_coll_mrail_pools_release_device(mca_coll_mrail_module_t *module);
 
 /* ---- GPUs ---- */
 
 /* Allocates memory for the exchange of GPUs. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gpus_reserve(mca_coll_mrail_module_t *module);
-/* Returns 1 if the buffers of the call are on another GPU than the ranks
- * know. */
+/* Returns 1 if the buffers of the call are on a GPU other than the one that the
+ * ranks know. */
 int mca_coll_mrail_gpu_is_new(const mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---- */
 
-/* Adds what a plan gave to each rail, and what the rails have carried of it. */
+/* Adds the planned and the carried bytes of each rail to the counters. */
 void mca_coll_mrail_count_rails(const uint64_t *planned,
                                 const uint64_t *carried);
 
@@ -464,7 +467,7 @@ static inline int mca_coll_mrail_copy_code(int ret)
                                 : OMPI_ERROR;
 }
 
-/* Post one message of a schedule. An error goes to op->ret. */
+/* Post one message of a schedule. Errors are stored in op->ret. */
 void mca_coll_mrail_post_recv(mca_coll_mrail_op_t *op,
                               const mca_coll_mrail_schedule_entry_t *entry);
 void mca_coll_mrail_post_send(mca_coll_mrail_op_t *op,
@@ -475,8 +478,8 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
 /* Returns 1 if the exchange has ended; op->ret is then the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
-/* Operations of relays whose network hops are messages, or READs. Their `arg` is
- * the module. */
+/* Relay operations whose network hops are messages or READs, respectively.
+ * Their `arg` is the module. */
 extern const mrail_relay_ops_t mca_coll_mrail_relay_ops;
 extern const mrail_relay_ops_t mca_coll_mrail_read_relay_ops;
 
@@ -490,8 +493,8 @@ typedef struct mca_coll_mrail_side {
     size_t size;      /* bytes of data in an element */
 } mca_coll_mrail_side_t;
 
-/* Called in the first blocking call on a communicator without plans. The ranks
- * agree on whether MPI_Alltoallv uses pairwise exchanges;
+/* The first blocking call on a communicator without plans calls this function.
+ * The ranks agree on whether MPI_Alltoallv uses pairwise exchanges, and
  * module->inflight_bytes receives the result. Returns OMPI_SUCCESS or an
  * error. */
 int mca_coll_mrail_pairwise_agree(mca_coll_mrail_module_t *module);

@@ -1,5 +1,5 @@
-/* The agreement steps other than the exchange of records: the vote, the
- * decision, and the comparison of plans. */
+/* The agreement steps except the exchange of records: the vote, the decision,
+ * and the comparison of plans. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -33,7 +33,7 @@ static mca_coll_mrail_step_t vote_take(mca_coll_mrail_op_t *op)
     mca_coll_mrail_module_t *module = op->module;
 
     if (!mca_coll_mrail_all_ok(&module->gather)) {
-        return MCA_COLL_MRAIL_RECORD; /* some rank has a reason */
+        return MCA_COLL_MRAIL_RECORD; /* some rank wants a round */
     }
     mca_coll_mrail_mode_vote(&module->modes[op->func], 0);
     MCA_COLL_MRAIL_COUNT(calls, 1);
@@ -49,7 +49,7 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote = {
 
 /* ---- the plan ---- */
 
-/* Reports to the mode whether the call was worth its round. If calls cannot be
+/* Informs the mode whether the call was worth its round. If calls cannot be
  * planned, or plans gain nothing, the mode backs off. */
 static void vote(mca_coll_mrail_op_t *op, int pays)
 {
@@ -135,10 +135,9 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
 
 /* ---- agreement on the plan ---- */
 
-/* The plan is executed only if every rank computed the same one. The decision
- * whether to execute it follows from the plan. If a rank has another build of
- * the planner, or runs out of memory, all ranks execute the call without a
- * plan. */
+/* The plan is executed only if every rank computed the same plan, from which
+ * the decision to execute it follows. If a rank has another build of the
+ * planner, or runs out of memory, all ranks execute the call without a plan. */
 static void agree_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;

@@ -116,7 +116,7 @@ static const number_t counters[] = {
      &mca_coll_mrail_counters.nonblocking_calls},
 };
 
-/* Counters with several values. */
+/* A group of counters with several values each. */
 typedef struct array {
     number_t number; /* `value` is the first counter */
     int count;
@@ -128,7 +128,7 @@ typedef struct array {
 /* Rails are in the order of uct_mrail_rails(). */
 static const array_t arrays[] = {
     {{"rail_planned_bytes",
-      "bytes of RDMA READs that the plan gave to each rail of this process",
+      "bytes of RDMA READs that plans assigned to each rail of this process",
       mca_coll_mrail_counters.rail_planned_bytes},
      RAILS},
     {{"rail_carried_bytes", "bytes of these READs that each rail has carried",
@@ -243,7 +243,8 @@ static int is_same_ompi(void)
     return 0;
 }
 
-/* The transport has been loaded if the hook component or the user loaded it. */
+/* The transport is already loaded if the hook component or the user loaded
+ * it. */
 static void find_rails(void)
 {
     void *handle =

@@ -24,8 +24,8 @@ static mca_coll_mrail_op_t *op_of(void *arg)
 }
 
 /* Returns 1 if the memory of the relay buffers can copy from or to the segment.
- * Buffers on GPUs serve only device memory without gaps. Otherwise, the packing
- * of device memory waits for the copy engine. */
+ * Buffers on GPUs copy only device memory without gaps. Packing or unpacking
+ * any other device memory waits for the copy engine. */
 static int is_direct(const mca_coll_mrail_dt_segment_t *segment,
                      const mrail_relay_memory_t *memory)
 {
@@ -232,8 +232,8 @@ static void post_recvs(mca_coll_mrail_op_t *op)
     }
 }
 
-/* Each rank starts with the next higher rank, so that all ranks start with
- * different receivers. */
+/* Each rank starts with the next higher rank, so the first receivers of all
+ * ranks differ. */
 static void post_sends(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
@@ -305,7 +305,8 @@ static void begin_relays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(op->module);
-    /* Cannot fail, because the buffers were reserved. */
+    /* This cannot fail, because attach() or an earlier step reserved the
+     * buffers. */
     int ret = mrail_relay_begin(pool->relay, schedule->hash, schedule->flows,
                                 schedule->num_flows);
 

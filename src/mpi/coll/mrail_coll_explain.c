@@ -1,12 +1,12 @@
-/* Prints forecasts, which show users why a call was planned or not. */
+/* Prints forecasts, from which users learn why a call was planned or not. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* The names of links, which a user can compare with counters. Copies are those
- * through shared memory, or over the switch of the GPUs. */
+/* Writes the name of a link, which a user can compare with counters. Copies go
+ * through shared memory or over the switch of the GPUs. */
 static const char *link_name(const mrail_plan_link_t *link, char name[64])
 {
     static const char *const formats[] = {
@@ -46,7 +46,7 @@ static void print_links(const mca_coll_mrail_module_t *module)
     }
 }
 
-/* Writes a time, which may be unknown. */
+/* Writes a time. An infinite time means that a demand has no path. */
 static const char *time_text(double seconds, char text[32])
 {
     if (isinf(seconds)) {
@@ -64,7 +64,7 @@ static const uct_mrail_direct_lanes_t *lanes_of(void *arg, uint32_t rank)
     return (entry != NULL) ? &entry->lanes : NULL;
 }
 
-/* Every process counts the uplinks of its own rails. */
+/* Counts the uplinks of this process's rails. Every process does so. */
 static void count_uplinks(const mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_forecast_t *forecast = &module->schedule->forecast;

@@ -1,5 +1,5 @@
-/* The exchange of GPUs and their links, before the first plan for device
- * memory, and when a rank uses another GPU. */
+/* The exchange of GPUs and their links. It takes place before the first plan
+ * for device memory, and when a rank uses another GPU. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 

@@ -126,12 +126,12 @@ static int call_unplanned(mca_coll_mrail_module_t *module,
 
 /* Performs the call as an op if the call has an agreement round. `error` is not
  * OMPI_SUCCESS if this rank cannot take part in the exchange. Returns
- * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision uses only state
- * that is equal on all ranks.
+ * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision depends only on
+ * state that is equal on all ranks.
  *
  * After MPI_ERR_NO_MEM, the other ranks wait for this one in the round, so the
  * default error handler ends the job. With MPI_ERRORS_RETURN, the program must
- * do so, as after any error of a collective. */
+ * end the job itself, as after any error of a collective. */
 static int serve(mca_coll_mrail_module_t *module,
                  const mca_coll_mrail_args_t *args, int error,
                  mca_coll_mrail_shadows_t *shadows)
@@ -179,8 +179,8 @@ static int perform(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
 }
 
 /* Performs a nonblocking call. Earlier calls may still be in progress, so the
- * function uses only state that all ranks are known to share. The op takes over
- * `shadows`; NULL: there are none. */
+ * function uses only state that is sure to be equal on all ranks. The op takes
+ * over `shadows`, which may be NULL. */
 static int start(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
                  int error, mca_coll_mrail_shadows_t *shadows,
                  ompi_request_t **request_p)
@@ -409,8 +409,8 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
     }
     module = OBJ_NEW(mca_coll_mrail_module_t);
     if (module == NULL || mca_coll_mrail_setup_topology(module, comm) < 0) {
-        /* Otherwise Open MPI would use another component on this rank only, and
-         * the other ranks would wait indefinitely. */
+        /* If this rank returned an error, Open MPI would use another component
+         * on this rank only, and the other ranks would wait indefinitely. */
         fprintf(stderr,
                 "mrail: coll: no memory for a communicator at rank %d; the job "
                 "ends\n",

@@ -1,11 +1,11 @@
 /*
- * The ops of each communicator, whose agreement rounds follow one another in
+ * The ops of each communicator. Their agreement rounds follow one another in
  * call order (mrail_coll.h).
  *
- * An op is on its module's list. The module of a nonblocking op is on a list of
- * the process, from which opal_progress() advances its ops. An op leaves its
- * list before it completes, and it completes with no lock held, because its
- * owner may then free it and its communicator.
+ * Each op is on the list of its module. The process has a list of the modules
+ * with nonblocking ops, from which opal_progress() advances these ops. An op
+ * leaves its list before it completes. No lock is held when it completes,
+ * because its owner may then free the op and its communicator.
  *
  * Planning may take milliseconds, but holds only module->is_busy, for which no
  * thread waits.
@@ -25,9 +25,9 @@
 #include <stdlib.h>
 
 #define NUM_TAG_SETS 64
-/* Number of ops that may be in an exchange without a plan at the same time. The
- * limit delays only agreement rounds. An exchange on which the ranks have
- * agreed starts on all of them, so no rank waits forever. */
+/* Maximum number of ops that are in an exchange without a plan at the same
+ * time. The limit delays only agreement rounds. An exchange on which the ranks
+ * have agreed starts on all of them, so no rank waits forever. */
 #define MAX_EXCHANGES 32
 
 static const mca_coll_mrail_step_ops_t *const steps[] = {
@@ -50,7 +50,7 @@ static int try_lock(int *lock)
     return __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-/* Takes a lock, which threads hold only for a few instructions. */
+/* Takes a lock that threads hold only for a few instructions. */
 static void lock(int *lock)
 {
     while (!try_lock(lock)) {
@@ -241,7 +241,7 @@ static int holds_others(const mca_coll_mrail_op_t *op)
            op->is_planned;
 }
 
-/* Advances the ops. Completed nonblocking ops are moved to `finished`. */
+/* Advances the ops. Moves completed nonblocking ops to `finished`. */
 static void module_progress(mca_coll_mrail_module_t *module,
                             mrail_list_t *finished)
 {
@@ -306,11 +306,11 @@ static void complete(mrail_list_t *finished)
 
 /* ---- nonblocking ops ---- */
 
-/* Locks the list, the pins of its modules and is_registered. */
+/* Lock of the list, of the pins of its modules, and of is_registered. */
 static int active_lock;
 /* Modules with nonblocking ops. */
 static mrail_list_t active = {&active, &active};
-static unsigned num_active; /* atomic, so that a thread may read it first */
+static unsigned num_active; /* atomic: threads read it without the lock */
 static int is_registered;
 
 /* Takes the first module of the list and pins it, so that it is not freed until

@@ -51,14 +51,14 @@ static uint64_t bytes_of_step(const stepwise_t *all, unsigned step)
 }
 
 /* Records the first error. The exchange continues, because other ranks wait for
- * this rank's messages. */
+ * the messages of this rank. */
 static void keep_error(stepwise_t *all, int ret)
 {
     all->ret = (all->ret == OMPI_SUCCESS) ? ret : all->ret;
 }
 
-/* Empty messages are also sent, so that a receiver that expects no bytes
- * detects a nonempty message. */
+/* Empty messages are also sent and received, so that a receiver that expects no
+ * bytes detects a nonempty message. */
 static void post_recv(stepwise_t *all, unsigned step)
 {
     unsigned peer = source(all, step);
@@ -173,7 +173,7 @@ static int read_inflight(mca_coll_mrail_module_t *module)
     return ret;
 }
 
-/* Returns 1 in *ok_p if all ranks have the memory for pairwise exchanges. */
+/* Sets *ok_p to 1 if all ranks have the memory for pairwise exchanges. */
 static int agreement_round(mca_coll_mrail_module_t *module, int *ok_p)
 {
     mca_coll_mrail_gather_t gather;

@@ -1,5 +1,5 @@
-/* The step that makes the plan. In a nonblocking call, a thread makes a plan
- * that takes long, so that MPI_Test returns. */
+/* The step that makes the plan. In a nonblocking call, a thread makes a long
+ * plan, so that MPI_Test returns at once. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -13,13 +13,15 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* A rank announces no cost while its plans take less than this time. */
+/* A rank announces no cost while each of its plans takes less than this
+ * time. */
 #define LEAST_COST_NS (1 * MRAIL_NS_PER_MS)
-/* A plan that is expected to take less than this time is not worth a thread. */
+/* No thread is started for a plan that is expected to take less than this
+ * time. */
 #define LEAST_THREAD_NS (200.0 * MRAIL_NS_PER_US)
 
-/* Returns the processor time of this thread. It does not count the time in
- * which other threads used the processor. */
+/* Returns the processor time of this thread, which excludes the time in which
+ * other threads used the processor. */
 static mrail_ns_t processor_now(void)
 {
     struct timespec now = {0};
@@ -61,7 +63,8 @@ static void make(mca_coll_mrail_op_t *op)
     if (ret == 0 && mca_coll_mrail_pool(module)->relay != NULL) {
         ret = mrail_relay_reserve(mca_coll_mrail_pool(module)->relay,
                                   schedule->flows, schedule->num_flows);
-        /* With too few in-slots, a later step reallocates them on all ranks. */
+        /* If there are too few in-slots, a later step reallocates them on all
+         * ranks. */
         ret = (ret == -ENOSPC) ? 0 : ret;
     }
     if (ret < 0) {
@@ -80,8 +83,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Starts a thread that takes no signals of the program. Returns 0 or an error
- * number. */
+/* Starts a thread that blocks all signals, so that the program's own threads
+ * handle them. Returns 0 or an error number. */
 static int start_thread(mca_coll_mrail_op_t *op)
 {
     sigset_t all, before;
@@ -94,8 +97,8 @@ static int start_thread(mca_coll_mrail_op_t *op)
     return ret;
 }
 
-/* Returns the time that a plan of these records is expected to take on this
- * rank. */
+/* Returns the time in nanoseconds that a plan of these records should take on
+ * this rank. */
 static double expected_ns(const mca_coll_mrail_module_t *module)
 {
     size_t count = 0;

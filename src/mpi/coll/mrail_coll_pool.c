@@ -1,8 +1,8 @@
 /*
- * Relay buffers. They are in the shared memory of the node; or, if all messages
- * of the plan are between device memory, on the GPUs of the ranks. If some rank
- * cannot allocate or import buffers on GPUs, all ranks make another plan, for
- * buffers in shared memory.
+ * Relay buffers. If all messages of the plan are between device memory, the
+ * buffers are on the GPUs of the ranks. Otherwise, they are in the shared
+ * memory of the node. If some rank cannot allocate or import buffers on GPUs,
+ * all ranks make another plan, for buffers in shared memory.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -58,7 +58,8 @@ void mca_coll_mrail_pools_cleanup(mca_coll_mrail_module_t *module)
 
 /* ---- decision ---- */
 
-/* All ranks decide alike: they make the plan again, without GPUs. */
+/* Makes all ranks plan again without GPUs. All ranks reach this decision,
+ * because they know the same results. */
 static mca_coll_mrail_step_t refuse_devices(mca_coll_mrail_op_t *op,
                                             const char *why)
 {
@@ -152,9 +153,10 @@ static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
     return ret;
 }
 
-/* If a rank fails, import() fails on the ranks of its node, because its handle is
- * invalid. No rank uses the former memory any more: each of them had ended its
- * part in all exchanges before it agreed on the new schedule. */
+/* Fills in the handle of this rank's memory. If the allocation fails, the
+ * handle is invalid, and import() fails on all ranks of the node. No rank still
+ * uses the old memory: each rank had ended its part in all exchanges before it
+ * agreed on the new schedule. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -189,7 +191,7 @@ static int import(mca_coll_mrail_module_t *module, mca_coll_mrail_pool_t *pool)
 }
 
 /* Chunks in host memory are READ between nodes if they are large enough. All
- * ranks decide alike, because their chunks have the same size. */
+ * ranks make the same decision, because all chunks have the same size. */
 static int need_net(mca_coll_mrail_module_t *module,
                     mca_coll_mrail_pool_t *pool)
 {

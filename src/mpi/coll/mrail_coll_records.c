@@ -1,11 +1,12 @@
 /*
  * The exchange of agreement records (record.h): writes this rank's record, and
- * reads those of all ranks.
+ * reads the records of all ranks.
  *
  * A first gather carries the beginning of each record, which includes its
- * length, in blocks of equal size. Usually this suffices. If some records are
- * longer, a second gather carries the rest of each without padding. All ranks
- * choose the same block size, because they have the same last records.
+ * length, in blocks of equal size. The first gather usually suffices. If some
+ * records are longer, a second gather carries the rest of each without padding.
+ * All ranks choose the same block size, because they had the same records
+ * before.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory is allocated with a reserve, so that it seldom grows. */
+/* Allocations have a reserve, so that they seldom grow. */
 #define WITH_RESERVE(words) ((words) + (words) / 2)
 
 /* ---- rails ---- */
@@ -67,8 +68,8 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
     }
 }
 
-/* Reads all rails of this process. A process without rails announces one that
- * is down. */
+/* Reads all rails of this process. A process without rails announces one rail
+ * that is down. */
 static void read_rails(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -182,7 +183,7 @@ static void add_record(mca_coll_mrail_agreement_t *agreement,
     }
 }
 
-/* Reads the incoming records, which become the last ones. */
+/* Reads the incoming records and makes them the current ones. */
 static mca_coll_mrail_step_t read_records(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -360,8 +361,8 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_rest = {
 
 /* ---- unchanged records ---- */
 
-/* If the last records were equal to those before them, a reduction first finds
- * out whether any record has changed. Usually, none has. */
+/* If the last records equalled those before them, a reduction first determines
+ * whether any record has changed. Usually, none has. */
 static void same_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -381,7 +382,8 @@ static mca_coll_mrail_step_t same_take(mca_coll_mrail_op_t *op)
     if (!mca_coll_mrail_all_ok(&op->module->gather)) {
         return MCA_COLL_MRAIL_RECORD;
     }
-    /* In this mode, every call has a round, so no rank had other demands. */
+    /* In this mode, every call has a round, so no rank has had other demands
+     * since the last one. */
     op->module->agreement.any_wanted = 0;
     op->module->agreement.any_new_gpu = 0;
     MCA_COLL_MRAIL_COUNT(unchanged_calls, 1);

@@ -42,8 +42,8 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
     };
 }
 
-/* Prints a reason that concerns the topology file, once per process. It does
- * not depend on the verbosity, because the user has set the file. */
+/* Prints a reason that concerns the topology file, once per process. It does so
+ * at any verbosity, because the user has set the file. */
 static void print_refusal(struct ompi_communicator_t *comm, const char *why)
 {
     static int is_printed;
@@ -74,7 +74,8 @@ static int check_topo_file(mca_coll_mrail_module_t *module,
     return MRAIL_MIN(ret, 0);
 }
 
-/* Only a topology file needs the ranks in MPI_COMM_WORLD. */
+/* Reads the entries of all ranks. Only a topology file needs their ranks in
+ * MPI_COMM_WORLD. */
 static int read_entries(mca_coll_mrail_module_t *module,
                         struct ompi_communicator_t *comm,
                         mca_coll_mrail_rank_entry_t *entries)
@@ -161,7 +162,7 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_gather_init(&module->gather, module->comm);
 }
 
-/* Does not free the gather, because steps still read it. */
+/* Does not free the gather, because steps still read from it. */
 static void release(mca_coll_mrail_module_t *module)
 {
     mca_coll_mrail_pools_cleanup(module);
@@ -225,7 +226,7 @@ static int allocate(mca_coll_mrail_module_t *module)
 static int refuses_plans(const mca_coll_mrail_module_t *module)
 {
     opal_info_t *info = module->comm->super.s_info;
-    char key[] = "mrail_plan"; /* not constant in Open MPI 4.1 */
+    char key[] = "mrail_plan"; /* an array: 4.1 has no const parameter */
     bool plan = true;
     int found = 0;
 
@@ -235,15 +236,15 @@ static int refuses_plans(const mca_coll_mrail_module_t *module)
     return found && !plan;
 }
 
-/* By the second word, the ranks agree on whether there are plans. */
+/* The second word determines on all ranks whether there are plans. */
 static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_set_ok(&op->module->gather, allocate(op->module) == 0);
     op->module->gather.words[1] = refuses_plans(op->module) ? 0 : UINT64_MAX;
 }
 
-/* Agreement rounds begin once all ranks have the memory for them, because a
- * rank without memory cannot decide. */
+/* Agreement rounds begin once all ranks have the memory for them. A rank
+ * without this memory could not decide. */
 static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
 {
     if (!mca_coll_mrail_all_ok(&op->module->gather)) {

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of imports that are kept. There are more only while all are in
- * use. */
+/* Maximum number of imports that are kept. The number is larger only while all
+ * of them are in use. */
 #define MAX_KEPT 32u
 
 struct mca_coll_mrail_import {
@@ -17,7 +17,7 @@ struct mca_coll_mrail_import {
     CUcontext ctx; /* context in which it was opened */
     CUdeviceptr address;
     unsigned users;
-    uint64_t used_at; /* number of the last call that used it */
+    uint64_t used_at; /* number of the last call that used the import */
     mca_coll_mrail_import_t *next;
 };
 
@@ -61,7 +61,8 @@ static void import_free(mca_coll_mrail_import_t *import)
     free(import);
 }
 
-/* Closes the import that was unused for longest. The lock is held. */
+/* Closes the import that has been unused for longest. The caller holds the
+ * lock. */
 static void drop_oldest(void)
 {
     mca_coll_mrail_import_t **oldest = NULL, *import;
@@ -81,7 +82,7 @@ static void drop_oldest(void)
     }
 }
 
-/* Opens an export in the current context. The lock is held. */
+/* Opens an export in the current context. The caller holds the lock. */
 static mca_coll_mrail_import_t *
 open_export(const mca_coll_mrail_export_t *export, CUcontext ctx)
 {
@@ -101,14 +102,15 @@ open_export(const mca_coll_mrail_export_t *export, CUcontext ctx)
     import->next = imports;
     imports = import;
     if (++num_imports > MAX_KEPT) {
-        import->users = 1; /* keeps this import from being closed */
+        import->users = 1; /* so that drop_oldest() does not close it */
         drop_oldest();
         import->users = 0;
     }
     return import;
 }
 
-/* Finds or opens an import in the current context. The lock is held. */
+/* Finds or opens an import in the current context. The caller holds the
+ * lock. */
 static mca_coll_mrail_import_t *find(const mca_coll_mrail_export_t *export,
                                      CUcontext ctx)
 {
@@ -122,8 +124,8 @@ static mca_coll_mrail_import_t *find(const mca_coll_mrail_export_t *export,
     return (import != NULL) ? import : open_export(export, ctx);
 }
 
-/* Enters the context of the target. For host memory, this is the current
- * context. Returns 0 if there is none. */
+/* Enters the context of the target. For host memory, the current context stays.
+ * Returns 0 if there is no context. */
 static int enter(const mrail_cuda_range_t *range, CUcontext *ctx_p)
 {
     const mrail_cuda_t *cuda = mrail_cuda_find();

@@ -1,7 +1,8 @@
 /*
- * Device memory of another process on this node, for copies by the copy engine
- * over the links between GPUs. The owner exports an allocation, and the other
- * process imports it. Imports are kept, because they are slow.
+ * Device memory of another process on this node, from or to which the copy
+ * engine copies over the links between GPUs. The owner exports an allocation,
+ * and the other process imports it. Imports are kept, because opening one is
+ * slow.
  */
 #ifndef MRAIL_MPI_COLL_PEER_H
 #define MRAIL_MPI_COLL_PEER_H
@@ -14,7 +15,7 @@
 /* An exported allocation. Processes exchange it as bytes. */
 typedef struct mca_coll_mrail_export {
     CUipcMemHandle handle;
-    uint64_t buffer_id; /* id in the owner; each allocation has its own */
+    uint64_t buffer_id; /* id in the owner; unique to each allocation */
 } mca_coll_mrail_export_t;
 
 typedef struct mca_coll_mrail_import mca_coll_mrail_import_t;

@@ -1,11 +1,13 @@
 /*
- * The time that a plan takes for each large demand, as the ranks agree on it.
- * Each rank announces in its record what its last plan took. The largest value
- * counts, because all ranks wait for the slowest one. The functions are pure.
+ * The time that a plan takes for each large demand, on which the ranks agree.
+ * Each rank announces the time of its last plan in its record. The largest
+ * value counts, because all ranks wait for the slowest one. The functions are
+ * pure.
  *
- * Values are levels: 1/4, 1, 4 us and so on, up to 1 ms. Level 0 means that the
- * plans of the rank were short. Ranks exchange records again when a level
- * changes, so a small change keeps the old level.
+ * The announced values are levels: 1/4, 1, 4 us and so on, up to 1 ms. Level 0
+ * means that the plans of the rank were short. A change of level makes the
+ * ranks exchange records again, so a small change of the time keeps the old
+ * level.
  */
 #ifndef MRAIL_MPI_COLL_PLAN_COST_H
 #define MRAIL_MPI_COLL_PLAN_COST_H
@@ -13,7 +15,7 @@
 #define MCA_COLL_MRAIL_PLAN_COST_LEVELS 8u
 #define MCA_COLL_MRAIL_PLAN_COST_FIRST_NS 250.0
 #define MCA_COLL_MRAIL_PLAN_COST_FACTOR 4.0
-/* Level that stands for 0. */
+/* Level whose cost is assumed while the level is 0. */
 #define MCA_COLL_MRAIL_PLAN_COST_UNKNOWN 2u
 
 /* Returns nanoseconds per demand. */

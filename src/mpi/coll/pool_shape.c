@@ -9,7 +9,8 @@
 #define MAX_BUFFERS 512u
 
 /* Fits the relay chunks of `shape` into the memory of a rank. The largest node
- * is decisive, because it has the most rings. Returns 1 if they fit. */
+ * determines the result, because it has the most rings. Returns 1 if they
+ * fit. */
 static int fit_chunk(const mca_coll_mrail_topology_t *topology,
                      mrail_relay_shape_t *shape)
 {
@@ -54,7 +55,7 @@ int mca_coll_mrail_pool_shape(const mca_coll_mrail_topology_t *topology,
     };
 
     if (!fit_chunk(topology, &shape)) {
-        /* One in-slot for each channel is enough (relay.h). */
+        /* One in-slot per channel is enough (relay.h). */
         shape.in_slots = (unsigned)least;
         shape.out_slots = (unsigned)MRAIL_MIN(out, least);
         if (!fit_chunk(topology, &shape)) {

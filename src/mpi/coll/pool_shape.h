@@ -1,6 +1,6 @@
 /*
  * Computes the dimensions of the relay buffers. There are as many buffers as
- * the plans so far need, but no more than the parameters allow. Equal inputs
+ * any plan so far needs, but no more than the parameters allow. Equal inputs
  * give equal buffers on all ranks. This code does not use MPI.
  */
 #ifndef MRAIL_MPI_COLL_POOL_SHAPE_H

@@ -3,15 +3,17 @@
  * the measured bandwidth in each direction. The functions are pure.
  *
  * A new value may discard the plan and its warm start on all ranks, so two
- * rules suppress noise. First, a measurement counts as the rate of the port
- * unless it falls below MCA_COLL_MRAIL_DEGRADED of the expected rate, because
- * the rail carries other traffic or is degraded. It counts as the rate of the
- * port again when it exceeds MCA_COLL_MRAIL_RECOVERED of the expected rate.
- * Second, a rank announces a new value only if it differs from the old one by
- * more than MCA_COLL_MRAIL_LEAST_CHANGE of the old one.
+ * rules suppress noise:
+ *
+ * - A measurement counts as the rate of the port until it falls below
+ *   MCA_COLL_MRAIL_DEGRADED of the expected rate. The rail then carries other
+ *   traffic or is degraded. The measurement counts as the rate of the port
+ *   again when it exceeds MCA_COLL_MRAIL_RECOVERED of the expected rate.
+ * - A rank announces a new value only if it differs from the old one by more
+ *   than MCA_COLL_MRAIL_LEAST_CHANGE of the old one.
  *
  * The expected rate is that of the port, or less if the topology file states
- * what else limits the rail. The planner knows these limits, so a measurement
+ * further limits of the rail. The planner knows these limits, so a measurement
  * that they explain must not lower the rate of the port as well.
  */
 #ifndef MRAIL_MPI_COLL_RAIL_VIEW_H
@@ -35,7 +37,7 @@ static inline uint64_t mca_coll_mrail_rail_announce(uint64_t last, double now)
 }
 
 /* Returns the port rate to announce, in bytes per second; 0: the rail is down.
- * `last` is the rate announced before. */
+ * `last` is the rate announced before; `port`, the current one. */
 static inline uint64_t mca_coll_mrail_rail_port(uint64_t last, double port)
 {
     return mca_coll_mrail_rail_announce(last, port);
@@ -43,8 +45,8 @@ static inline uint64_t mca_coll_mrail_rail_port(uint64_t last, double port)
 
 /* Returns the measured bandwidth to announce, in bytes per second; 0: unknown,
  * because the rail was idle. `last` is the bandwidth announced before, `live`
- * the measured one (0: unknown), `port` the rate of the port, and `expected` is
- * at most `port`. */
+ * the measured one (0: unknown), `port` the rate of the port, and `expected`
+ * the expected rate, at most `port`. */
 static inline uint64_t mca_coll_mrail_rail_live(uint64_t last, double live,
                                                 double port, double expected)
 {

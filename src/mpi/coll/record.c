@@ -10,8 +10,8 @@
 
 /* ---- Numbers of 16 bits ---- */
 
-/* If the exponent is 0, the fraction is the number itself, as in a subnormal
- * IEEE 754 number. */
+/* An exponent of 0 means that the fraction is the number itself, as in a
+ * subnormal IEEE 754 number. */
 #define FRACTION_BITS 10
 #define FRACTION ((1u << FRACTION_BITS) - 1)
 
@@ -26,7 +26,7 @@ static uint64_t encode_amount(uint64_t amount)
     if (shift > 0) {
         uint64_t half = UINT64_C(1) << (shift - 1);
 
-        /* Rounding up may take one more digit. */
+        /* Rounding up may need one more digit. */
         amount = (amount > UINT64_MAX - half) ? amount : amount + half;
         shift = 63 - FRACTION_BITS - (unsigned)__builtin_clzll(amount);
     }
@@ -79,8 +79,8 @@ void mca_coll_mrail_record_begin(mca_coll_mrail_record_writer_t *writer,
         .head = (uint64_t)(num_rails - 1) << 8 | (count - 1) << 12};
 }
 
-/* Returns the part of the digest for one demand. Different demands have
- * different parts. */
+/* Returns the contribution of one demand to the digest. Different demands have
+ * different contributions. */
 static uint64_t digest_of(uint32_t from, uint32_t to, uint64_t bytes)
 {
     return mrail_mix64(mrail_mix64((uint64_t)from << 32 | to) + bytes);
@@ -226,8 +226,8 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b)
 /* Padding up to this many words is worthwhile even if it is seldom used. */
 #define SPARE_WORDS (16384u / sizeof(uint64_t))
 
-/* Returns the block that takes at most `most` words of all ranks, and no more
- * than a record can have. */
+/* Returns the longest block that a record can need and that takes at most
+ * `most` words for all ranks. */
 static size_t block_within(uint32_t num_ranks, size_t most)
 {
     size_t longest = MCA_COLL_MRAIL_RECORD_MIN_HEAD + (size_t)num_ranks;
@@ -241,7 +241,7 @@ size_t mca_coll_mrail_record_first_block(uint32_t num_ranks)
     return block_within(num_ranks, ROUND_WORDS);
 }
 
-/* Records of about the same length are padded to that of the longest. */
+/* Records of about the same length are padded to the longest length. */
 size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
                                    size_t total, size_t room)
 {

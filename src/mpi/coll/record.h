@@ -1,14 +1,15 @@
 /*
  * Agreement records, which each rank sends to all others before an exchange. A
- * record lists the rails of the rank and its large demands. For the small
- * demands, which are never planned, it has only sums, so a record is short
- * unless the rank has many large demands.
+ * record lists the rails of the rank and its large demands. Small demands are
+ * never planned, so the record contains only their sums. A record is therefore
+ * short unless the rank has many large demands.
  *
- * Records come from other ranks, so mca_coll_mrail_record_check() must accept a
+ * Records come from other ranks. mca_coll_mrail_record_check() must accept a
  * record before any other function reads it. This code uses neither MPI nor
  * I/O.
  *
- * Format, in 64-bit words of the host, because all ranks run the same build:
+ * The format consists of 64-bit words in host byte order, because all ranks run
+ * the same build:
  *
  *   [0]  bits 0-7 flags; 8-11 number of rails less 1; 12-15 number of rail
  *        words less 1; 16-31 number of demands; 32-47, 48-63: bytes of small
@@ -19,8 +20,9 @@
  *        the first word: further flags
  *   demands, one word each, by ascending rank: bits 0-15 rank; 16-63 bytes
  *
- * Rates and sums of bytes take 16 bits: they are rounded to 11 binary digits,
- * 0.05 %, which is far below the gap of a plan. The bytes of demands are exact.
+ * Rates and sums of bytes take 16 bits each. They are rounded to 11 binary
+ * digits, an error of 0.05 %, which is far below the gap of a plan. The bytes
+ * of demands are exact.
  */
 #ifndef MRAIL_MPI_COLL_RECORD_H
 #define MRAIL_MPI_COLL_RECORD_H
@@ -43,7 +45,7 @@
 #define MCA_COLL_MRAIL_DEVICE_IN 512u  /* receives into device memory */
 /* The rank cannot copy device memory of other processes, or export its own. */
 #define MCA_COLL_MRAIL_NO_PEER 1024u
-/* The rank uses another GPU than the one that the other ranks know. */
+/* The rank uses a GPU other than the one that the ranks know. */
 #define MCA_COLL_MRAIL_NEW_GPU 2048u
 
 /* Minimum and maximum number of words before the demands. */
@@ -68,7 +70,7 @@ typedef struct mca_coll_mrail_rail_rate {
  * rule. */
 typedef struct mca_coll_mrail_record_rule {
     uint64_t threshold; /* bytes; larger demands are listed */
-    /* 1: demands within a node are listed, whatever their size */
+    /* 1: demands within a node are listed regardless of their size */
     int is_near_announced;
 } mca_coll_mrail_record_rule_t;
 
@@ -82,7 +84,7 @@ mca_coll_mrail_record_is_announced(const mca_coll_mrail_record_rule_t *rule,
            (bytes > 0 && is_near && rule->is_near_announced);
 }
 
-/* A record while it is written. */
+/* A record that is being written. */
 typedef struct mca_coll_mrail_record_writer {
     mca_coll_mrail_record_rule_t rule;
     uint64_t *words;
@@ -130,7 +132,7 @@ static inline size_t mca_coll_mrail_record_length(const uint64_t *record)
            mca_coll_mrail_record_num_demands(record);
 }
 
-/* Returns 1 if this is a possible record of rank `self` of num_ranks. */
+/* Returns 1 if the words are a valid record of rank `self` of num_ranks. */
 int mca_coll_mrail_record_check(const uint64_t *record, size_t num_words,
                                 uint32_t self, uint32_t num_ranks);
 
@@ -153,14 +155,14 @@ static inline unsigned mca_coll_mrail_record_num_rails(const uint64_t *record)
     return (unsigned)(record[0] >> 8 & 0xf) + 1;
 }
 
-/* Returns the rates of rail k in the record. They are all 0 if the rank does
+/* Returns the rates of rail k of the record. All of them are 0 if the rank does
  * not have this rail. */
 mca_coll_mrail_rail_rate_t mca_coll_mrail_record_rail(const uint64_t *record,
                                                       unsigned k);
 
-/* Return the bytes of small demands to and from other nodes, rounded, and the
- * digest. The digests of all ranks add up to 0 if every receiver expects what
- * is sent. Otherwise, they practically never do. */
+/* Return the rounded bytes of small demands to and from other nodes, and the
+ * digest. The digests of all ranks add up to 0 if every receiver expects the
+ * bytes that are sent. Otherwise, the sum is almost certainly not 0. */
 uint64_t mca_coll_mrail_record_small_out(const uint64_t *record);
 uint64_t mca_coll_mrail_record_small_in(const uint64_t *record);
 static inline uint64_t mca_coll_mrail_record_digest(const uint64_t *record)
@@ -180,7 +182,7 @@ static inline uint64_t mca_coll_mrail_record_bytes(const uint64_t *record,
     return record[mca_coll_mrail_record_head(record) + i] >> 16;
 }
 
-/* Returns the bytes that are listed for rank `to`, or 0. */
+/* Returns the bytes that the record lists for rank `to`, or 0. */
 uint64_t mca_coll_mrail_record_find(const uint64_t *record, uint32_t to);
 
 /* Returns 1 if flags, demands and sums are equal. The rails and the digest may
@@ -189,9 +191,10 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b);
 
 /* ---- Blocks ---- */
 
-/* Return the words of each record that the first gather carries: before lengths
- * are known, and after an exchange of `total` words with `longest` in the
- * longest record. num_ranks blocks take at most max(room, num_ranks x
+/* Return the number of words of each record that the first gather carries. The
+ * first function is for records of unknown lengths; the second function, for
+ * those after an exchange of `total` words with `longest` in the longest
+ * record. num_ranks blocks take at most max(room, num_ranks x
  * MCA_COLL_MRAIL_RECORD_MIN_HEAD) words. */
 size_t mca_coll_mrail_record_first_block(uint32_t num_ranks);
 size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
@@ -203,15 +206,17 @@ typedef struct mca_coll_mrail_records {
     uint32_t num_ranks;
     size_t *first; /* by rank: place of its record in `words`; then the end */
     uint64_t *words;
-    size_t room; /* capacity in words */
+    size_t room; /* capacity of `words`, in words */
 } mca_coll_mrail_records_t;
 
-/* All records are empty, with room for none. Returns 0 or -ENOMEM. */
+/* Initialises the object with empty records, and no room for others. Returns 0
+ * or -ENOMEM. */
 int mca_coll_mrail_records_init(mca_coll_mrail_records_t *records,
                                 uint32_t num_ranks);
 void mca_coll_mrail_records_cleanup(mca_coll_mrail_records_t *records);
 
-/* Makes room for a total of num_words. Returns 0, or -ENOMEM with no change. */
+/* Makes room for a total of num_words words. Returns 0, or -ENOMEM with the
+ * object unchanged. */
 int mca_coll_mrail_records_reserve(mca_coll_mrail_records_t *records,
                                    size_t num_words);
 /* Adds the record of the next rank; the first `rank` is 0. Returns the place of
@@ -223,7 +228,7 @@ mca_coll_mrail_records_add(mca_coll_mrail_records_t *records, uint32_t rank,
     records->first[rank + 1] = records->first[rank] + num_words;
     return records->words + records->first[rank];
 }
-/* Returns 0, or -ENOMEM with `to` unchanged. */
+/* Copies all records. Returns 0, or -ENOMEM with `to` unchanged. */
 int mca_coll_mrail_records_copy(mca_coll_mrail_records_t *to,
                                 const mca_coll_mrail_records_t *from);
 int mca_coll_mrail_records_equal(const mca_coll_mrail_records_t *a,

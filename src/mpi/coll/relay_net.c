@@ -28,7 +28,8 @@ int mca_coll_mrail_net_create(mca_coll_mrail_module_t *module,
                               const mca_coll_mrail_net_slots_t *slots,
                               mca_coll_mrail_net_t **net_p)
 {
-    /* A header and a payload for each slot that this rank sends or fills. */
+    /* one request for the header and one for the payload of each slot that this
+     * rank sends or fills */
     size_t num =
         2 * ((size_t)shape->num_local * shape->out_slots + shape->in_slots);
     mca_coll_mrail_net_t *net = calloc(1, sizeof(*net));

@@ -1,5 +1,5 @@
 /*
- * Shared by the files of the network hops:
+ * Declarations shared by the files of the network hops:
  *
  *   relay_net.c          life cycle, registration of slots, quotas
  *   relay_net_message.c  offers, READs and answers
@@ -28,25 +28,25 @@ typedef enum mca_coll_mrail_net_state {
     NET_EXPECTED, /* receiver: waiting for the offer */
     NET_READY,    /* the READ is not posted yet */
     NET_READING,
-    NET_READ,     /* waiting to answer after the chunks before it */
-    NET_ANSWERED, /* the answer, and perhaps the chunk, is on its way */
+    NET_READ,     /* the READ has ended; earlier answers come first */
+    NET_ANSWERED, /* the answer, and perhaps the chunk, is in flight */
     NET_DONE,
     NET_FAILED,
 } mca_coll_mrail_net_state_t;
 
 typedef struct mca_coll_mrail_net_request {
-    mrail_list_t node; /* in `idle` or `active` */
+    mrail_list_t node; /* element of `idle` or `active` */
     mca_coll_mrail_net_t *net;
     mca_coll_mrail_net_state_t state;
     uint32_t peer;
-    uint32_t turn; /* number of this offer, or of this answer, to the peer */
-    /* requests of the pml, or NULL: the offer, the header or the chunk; and the
-     * answer */
+    uint32_t turn; /* number of this offer or answer, per peer, from 0 */
+    /* requests of the pml, or NULL: `message` is the offer, the header or the
+     * chunk, and `reply` the answer */
     ompi_request_t *message, *reply;
     mca_coll_mrail_net_offer_t offer;
     uint64_t answer;
     char *buffer;
-    size_t room;   /* of the buffer */
+    size_t room;   /* capacity of the buffer in bytes */
     size_t length; /* bytes received */
     uct_mrail_direct_get_t get;
 } mca_coll_mrail_net_request_t;
@@ -56,9 +56,9 @@ typedef struct mca_coll_mrail_net_area {
     int is_refused;              /* 1: the registration has failed */
 } mca_coll_mrail_net_area_t;
 
-/* Answers to a peer are sent, and those of the peer are taken, in the order of
- * the offers, because an answer does not name its offer. The numbers are those
- * of the next offer, and of the next one to answer. */
+/* Numbers of the next offer, and of the next offer to answer, in each
+ * direction. An answer does not name its offer, so a rank sends its answers to
+ * a peer, and processes those of the peer, in the order of the offers. */
 typedef struct mca_coll_mrail_net_peer {
     uint32_t sends, sends_ended;
     uint32_t recvs, recvs_ended;
@@ -76,12 +76,12 @@ struct mca_coll_mrail_net {
     /* ---- quotas of this exchange ---- */
     uint32_t *place; /* by rank: its channel, or MRAIL_RELAY_NONE */
     mca_coll_mrail_relay_quota_t *channels;
-    uct_mrail_direct_quota_t **quotas; /* NULL: no READ has needed it */
+    uct_mrail_direct_quota_t **quotas; /* NULL: no READ has used it so far */
     unsigned num_channels, max_channels;
     uint64_t until_ns;
 };
 
-/* Returns 1 if the address is that of a slot, and not that of a header. */
+/* Returns 1 if the address is in a slot. Otherwise, it is that of a header. */
 static inline int mca_coll_mrail_net_has(const mca_coll_mrail_net_t *net,
                                          const void *buffer)
 {
@@ -93,8 +93,8 @@ static inline int mca_coll_mrail_net_has(const mca_coll_mrail_net_t *net,
 uct_mrail_direct_mem_t *mca_coll_mrail_net_mem(mca_coll_mrail_net_t *net,
                                                const void *buffer);
 
-/* Returns the quota of the channel from a rank, or NULL if there is none. The
- * endpoint to the rank exists. */
+/* Returns the quota of the channel from a rank, or NULL if there is none.
+ * Requires that the endpoint to the rank exists. */
 uct_mrail_direct_quota_t *mca_coll_mrail_net_quota(mca_coll_mrail_net_t *net,
                                                    uint32_t from);
 

@@ -1,4 +1,4 @@
-/* Offers, READs and answers of relay chunks, state by state. */
+/* Offers, READs and answers of relay chunks, as a state machine per request. */
 #include "config.h"
 #include "mpi/coll/relay_net.h"
 
@@ -40,7 +40,8 @@ static int post_irecv(const request_t *request, void *data, size_t size,
     return (ret == OMPI_SUCCESS) ? 0 : -EIO;
 }
 
-/* Returns 1 if the message has ended. An error fails the request. */
+/* Returns 1 if the pml request is complete or absent. If the pml reports an
+ * error, sets the state to NET_FAILED. */
 static int take(request_t *request, ompi_request_t **request_p,
                 size_t *length_p)
 {
@@ -65,7 +66,7 @@ static request_t *net_take(mca_coll_mrail_net_t *net, uint32_t peer,
     request_t *request;
 
     if (mrail_list_empty(&net->idle)) {
-        return NULL; /* more messages than slots; not possible */
+        return NULL; /* impossible: there is a request for each slot */
     }
     request = mrail_list_head(&net->idle, request_t, node);
     mrail_list_del(&request->node);
@@ -164,7 +165,7 @@ static void advance_message(request_t *request)
     }
 }
 
-/* After a NET_FAILED, the job ends. */
+/* If it sets NET_FAILED, the exchange ends the job. */
 static void advance_offered(request_t *request)
 {
     mca_coll_mrail_net_peer_t *peer = &request->net->peers[request->peer];
@@ -190,7 +191,8 @@ static void advance_offered(request_t *request)
     }
 }
 
-/* Ends the READ. All but the loss of the peer allows for a message. */
+/* Ends the READ. After any failure but the loss of the peer, requests the chunk
+ * as a message if it is in host memory. */
 static void end_read(request_t *request, int status)
 {
     switch (status) {
@@ -318,7 +320,7 @@ static void advance(request_t *request)
     };
     mca_coll_mrail_net_state_t from;
 
-    do { /* until nothing changes */
+    do { /* until the state no longer changes */
         from = request->state;
         if (from < NET_DONE) {
             steps[from](request);

@@ -1,8 +1,8 @@
 #include "config.h"
 #include "mpi/coll/relay_quota.h"
 
-/* Returns the rank that sends the chunks of a flow to `self` over the network,
- * or MRAIL_RELAY_NONE. */
+/* Returns the rank from which `self` receives the chunks of a flow over the
+ * network, or MRAIL_RELAY_NONE. */
 static uint32_t channel_of(const mca_coll_mrail_topology_t *topology,
                            const mrail_relay_flow_t *flow)
 {

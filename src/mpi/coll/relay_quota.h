@@ -1,8 +1,8 @@
 /*
- * The bytes that each rail of a rank should carry of the relay chunks that
- * arrive over the network, one quota for each channel. The chunks of a channel
- * share its quota: for the loads of links, it does not matter which chunk takes
- * which rail, because all of them have the same ends. Pure.
+ * Computes how many bytes of relay chunks each rail of a rank should receive
+ * over the network. Each channel has one quota, which all its chunks share. All
+ * chunks of a channel have the same two ends, so it does not matter for the
+ * loads of links which chunk takes which rail. The functions are pure.
  */
 #ifndef MRAIL_MPI_COLL_RELAY_QUOTA_H
 #define MRAIL_MPI_COLL_RELAY_QUOTA_H
@@ -12,24 +12,24 @@
 
 typedef struct mca_coll_mrail_relay_quota {
     uint32_t from; /* the rank that sends the chunks over the network */
-    /* by place of the rail in this rank's entry; includes headers */
+    /* by place of the rail in this rank's entry; the bytes include headers */
     uint64_t bytes[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_relay_quota_t;
 
-/* Size in bytes of a chunk without its header, and of the part of the header
+/* Sizes in bytes of a chunk without its header, and of the part of the header
  * that a READ carries. */
 typedef struct mca_coll_mrail_relay_sizes {
     size_t chunk, header;
 } mca_coll_mrail_relay_sizes_t;
 
 /*
- * Computes the quotas of the topology's rank `self`. Writes quotas[0..n), by the
- * order in which the flows mention their channels, and returns n. `quotas` has
- * room for the channels of this rank (mrail_relay_channels()). place[rank]
- * receives the index of a channel, or MRAIL_RELAY_NONE.
+ * Computes the quotas of the topology's rank `self`. Writes quotas[0..n), in
+ * the order in which the flows first use the channels, and returns n. `quotas`
+ * has room for the channels of this rank (mrail_relay_channels()). place[rank]
+ * receives the index of the channel from that rank, or MRAIL_RELAY_NONE.
  *
- * Flows without a rail, and those whose rail this rank does not reach, add
- * nothing: any rail may carry their chunks.
+ * Some flows have no rail, or one that this rank does not reach. Their bytes
+ * are in no quota, so any rail may carry their chunks.
  */
 unsigned mca_coll_mrail_relay_quotas(const mca_coll_mrail_topology_t *topology,
                                      const mrail_relay_flow_t *flows,

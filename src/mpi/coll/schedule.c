@@ -8,10 +8,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* With a budget, single-rail ranks are not planned for less than the planner's
- * gap. */
+/* Smallest gain, as a fraction, for which single-rail ranks are planned under a
+ * budget. It equals the planner's gap. */
 #define LEAST_GAIN 0.01
-/* Hash of a schedule without a plan. */
+/* Hash of a schedule that has no plan. */
 #define NO_PLAN 2u
 
 void mca_coll_mrail_schedule_discard_plan(mca_coll_mrail_schedule_t *schedule)
@@ -102,9 +102,10 @@ static int holds(mca_coll_mrail_schedule_t *schedule,
     return mca_coll_mrail_schedule_same_rails(schedule);
 }
 
-/* Adds what a plan would gain in this exchange. Returns 1 if a plan does not pay
- * yet. Making a plan when the missed gains reach its cost takes at most twice the
- * time of the best choice, whatever the demands of later calls. */
+/* Adds the gain that a plan would have in this exchange. Returns 1 if a plan
+ * does not pay yet. A plan is made when the missed gains reach its cost. The
+ * total time is then at most twice that of the best choice, for any demands of
+ * later calls. */
 static int defer(mca_coll_mrail_schedule_t *schedule)
 {
     const mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
@@ -159,7 +160,8 @@ static int grow_demands(mca_coll_mrail_schedule_t *schedule)
     return 0;
 }
 
-/* Collects the demands that the records list, and marks those of this rank. */
+/* Collects the demands that the records list, and notes which of them this rank
+ * sends or receives. */
 static int read_demands(mca_coll_mrail_schedule_t *schedule)
 {
     uint32_t ranks = schedule->topology->num_ranks;
@@ -221,7 +223,8 @@ static void add_background(mca_coll_mrail_schedule_t *schedule)
     }
 }
 
-/* Returns the time of the planner in seconds, as the ranks announce it. */
+/* Returns the time in seconds that the plan will take, on which the ranks
+ * agree. */
 static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
 {
     unsigned level = 0;
@@ -238,7 +241,7 @@ static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
 }
 
 /* Returns 1 if an exchange of `planned` seconds makes a plan worth its cost.
- * Single-rail ranks execute every plan that is better, because their bytes
+ * Without a budget, single-rail ranks execute every plan, because their bytes
  * cannot change rails otherwise. */
 static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
 {
@@ -250,8 +253,8 @@ static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
                : mca_coll_mrail_is_gain(planned, unplanned);
 }
 
-/* Returns 0 if no plan of these ranks can gain, whatever their demands, or if
- * they refuse plans. */
+/* Returns 0 if no plan of these ranks can gain, for any demands, or if the
+ * ranks refuse plans. */
 static int can_help(const mca_coll_mrail_schedule_t *schedule)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
@@ -261,8 +264,8 @@ static int can_help(const mca_coll_mrail_schedule_t *schedule)
             (schedule->is_on_devices && topology->gpus->any_pairwise));
 }
 
-/* Forecasts the exchange without a plan. Returns 1 if some plan may be better by
- * more than its cost. */
+/* Forecasts the exchange without a plan. Returns 1 if some plan may gain more
+ * than it costs. */
 static int may_gain(mca_coll_mrail_schedule_t *schedule)
 {
     mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
@@ -327,8 +330,8 @@ static void clear_entries(mca_coll_mrail_schedule_t *schedule)
     schedule->relayed = 0;
 }
 
-/* Schedules all demands as direct messages. The rails of the receiver share
- * them as the transport decides. */
+/* Schedules all demands as direct messages. The transport divides them over the
+ * rails of the receiver. */
 static int make_direct(mca_coll_mrail_schedule_t *schedule)
 {
     int ret;

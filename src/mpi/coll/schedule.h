@@ -3,9 +3,9 @@
  * path, and those that take relays. Every rank computes the same plan from the
  * same agreement records. This code does not use MPI.
  *
- * The schedule covers the demands that the records list. All others are small
- * and travel directly, as whole messages. Their sums are a fixed load on the
- * rails.
+ * The schedule covers the demands that the records list. All other demands are
+ * small and travel directly, as whole messages. Their sums are a fixed load on
+ * the rails.
  */
 #ifndef MRAIL_MPI_COLL_SCHEDULE_H
 #define MRAIL_MPI_COLL_SCHEDULE_H
@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Minimum size of a READ. Fewer direct bytes are sent as a message, because an
- * offer and an answer would cost more than they save. */
+/* Minimum size of a READ in bytes. Fewer direct bytes are sent as a message,
+ * because an offer and an answer would cost more than they save. */
 #define MCA_COLL_MRAIL_READ_MIN 65536u
 
 /* Size in bytes of a chunk of a message between device memory (staged.h). */
@@ -32,7 +32,7 @@ typedef struct mca_coll_mrail_schedule_entry {
     int is_read;    /* 1: the receiver READs the bytes; see direct.h */
     int is_chunked; /* 1: as a message, it consists of chunks; see staged.h */
     uint64_t offset, bytes; /* offset within the message; bytes > 0 */
-    /* by rail number of the topology: bytes that this rail of the receiver
+    /* by rail number of the topology: the bytes that this rail of the receiver
      * should carry; all 0: any rail may carry them */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_schedule_entry_t;
@@ -50,16 +50,16 @@ typedef struct mca_coll_mrail_rail {
 #define MCA_COLL_MRAIL_ANNOUNCED_OUT 1u
 #define MCA_COLL_MRAIL_ANNOUNCED_IN 2u
 
-/* Lower bounds on the time of an exchange from the loads of the links, in
- * seconds. */
+/* Lower bounds on the time of an exchange, computed from the loads of the
+ * links, in seconds. */
 typedef struct mca_coll_mrail_forecast {
     double unplanned; /* time without a plan; see unplanned.h */
     /* time with the plan; if none was made, a lower bound for all plans */
     double planned;
-    double cost;    /* time to make the plan, on which the ranks agree */
+    double cost;    /* time to make the plan; the ranks agree on it */
     int is_planned; /* 1: there is a plan */
     int is_gain;    /* 1: the plan is worth its cost */
-    /* 1: plans would have gained, but so far less than a plan costs */
+    /* 1: plans would have gained, but less so far than a plan costs */
     int is_deferred;
     /* 1: the exchange has no plan, because ranks have device memory */
     int is_device;
@@ -69,8 +69,8 @@ typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
     /* agreement records of all ranks, from which the schedule was made */
     mca_coll_mrail_records_t records;
-    /* by rank: whether the records list a demand from this rank to it, or from
-     * it to this rank. Unlisted demands are small. */
+    /* by rank: MCA_COLL_MRAIL_ANNOUNCED_* if the records list a demand from
+     * this rank to it, or from it to this rank. Unlisted demands are small. */
     uint8_t *announced;
     /* rails of all nodes according to the records, and scratch memory */
     mca_coll_mrail_rail_t *rails, *new_rails;
@@ -87,7 +87,7 @@ typedef struct mca_coll_mrail_schedule {
     mrail_relay_flow_t *flows; /* flows of all ranks */
     size_t num_flows, max_flows;
     unsigned *channels;    /* by rank; see mrail_relay_channels() */
-    unsigned max_channels; /* the largest of them */
+    unsigned max_channels; /* the largest of `channels` */
     uint64_t hash;         /* hash of the plan; without one, a constant */
     uint64_t relayed;      /* bytes from this rank that take a relay */
     mca_coll_mrail_forecast_t forecast;
@@ -96,7 +96,8 @@ typedef struct mca_coll_mrail_schedule {
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
-/* The caller keeps `topology`, which must not change. */
+/* Creates an empty schedule. The caller keeps `topology`, which must not
+ * change. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
                                    mca_coll_mrail_schedule_t **schedule_p);
 void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
@@ -105,8 +106,8 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
 static inline mca_coll_mrail_record_rule_t
 mca_coll_mrail_schedule_rule(const mca_coll_mrail_topology_t *topology)
 {
-    /* On emulated nodes, messages within a node would use the rails, so relay
-     * buffers carry all of these demands. */
+    /* On emulated nodes, messages within a node would use the rails. All of
+     * these demands therefore take relay buffers. */
     return (mca_coll_mrail_record_rule_t){
         .threshold = topology->params.relay_threshold,
         .is_near_announced = topology->is_soft};
@@ -122,28 +123,30 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
         mca_coll_mrail_records_get(&schedule->records, from), to);
 }
 
-/* Returns 1 if the schedule holds for these records: it exists, and demands,
- * sums, gaps and the capacities of the rails are the same. Called once for each
- * exchange. A schedule without a plan no longer holds once the exchanges of
- * these demands would have gained what the plan costs. */
+/* Returns 1 if the schedule is valid for these records: it exists, and demands,
+ * sums, gaps and the capacities of the rails are the same. The caller calls
+ * this function once for each exchange. A schedule without a plan becomes
+ * invalid once the exchanges of these demands would have gained the cost of a
+ * plan. */
 int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
                                 const mca_coll_mrail_records_t *records);
 
 /*
  * Makes the schedule for these records, all of which
- * mca_coll_mrail_record_check() has accepted. Returns 0; or -errno of
+ * mca_coll_mrail_record_check() has accepted. Returns 0, -errno of
  * mrail_plan_make(), or -ENOMEM. After a failure, there is no schedule.
  *
- * forecast.is_gain says whether the schedule is worth executing. Single-rail
- * ranks always execute a plan. Among multi-rail ranks, no plan is made if the
+ * forecast.is_gain is 1 if the schedule is worth executing. Single-rail ranks
+ * always execute a plan. Among multi-rail ranks, no plan is made if the
  * forecast shows that none can gain. With params.plan_budget, no plan is made
- * before it pays for the time to make it. The schedule is then empty.
+ * before it pays for the time to make it. Without a plan, the schedule is
+ * empty.
  */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const mca_coll_mrail_records_t *records);
 
-/* Discards the warm start. Called if ranks have different plans, so that all of
- * them start from the same state. */
+/* Discards the warm start. The caller calls this function if ranks have
+ * different plans, so that all of them start from the same state. */
 void mca_coll_mrail_schedule_discard_warm_start(
     mca_coll_mrail_schedule_t *schedule);
 
@@ -151,8 +154,8 @@ void mca_coll_mrail_schedule_discard_warm_start(
 int mca_coll_mrail_schedule_has_chunks(
     const mca_coll_mrail_schedule_t *schedule);
 
-/* Returns a hash of the planner's answers to fixed questions on this machine,
- * or 0 on failure. Processes with different values cannot plan together. */
+/* Returns a hash of the planner's results for fixed inputs on this machine, or
+ * 0 on failure. Processes with different values cannot plan together. */
 uint64_t mca_coll_mrail_schedule_fingerprint(void);
 
 #endif

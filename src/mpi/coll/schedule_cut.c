@@ -61,7 +61,7 @@ static int has_gaps(const mca_coll_mrail_schedule_t *schedule,
 }
 
 /* Returns 1 if the receiver copies the bytes from the device memory of the
- * sender, which is on the same node. */
+ * sender on the same node. */
 static int is_peer_copy(const mca_coll_mrail_schedule_t *schedule,
                         const mrail_plan_demand_t *demand)
 {
@@ -107,9 +107,10 @@ static void add_direct(mca_coll_mrail_schedule_t *schedule,
     }
 }
 
-/* Within a node, the transport below chooses the best path. The exception is
- * emulated nodes, whose ranks must not share memory: the nodes run on one
- * machine, and their rails are for traffic between nodes. */
+/* Cuts a demand within a node. The underlying transport chooses the best path,
+ * so the demand is one message. Emulated nodes are the exception: they run on
+ * one machine, but their ranks must not share memory, and their rails are for
+ * traffic between nodes. */
 static int cut_local(mca_coll_mrail_schedule_t *schedule,
                      const mrail_plan_demand_t *demand)
 {
@@ -136,8 +137,8 @@ static int is_direct(const mrail_plan_piece_t *piece)
            piece->relay_in == MRAIL_PLAN_NONE;
 }
 
-/* Sums up the pieces without relays: their bytes, and how many of them enter by
- * each rail of the receiver. */
+/* Sums up the pieces without relays: their bytes in total, and by rail over
+ * which they enter the receiver's node. */
 static mca_coll_mrail_schedule_entry_t
 direct_part(const mrail_plan_piece_t *pieces, unsigned count)
 {
@@ -166,8 +167,8 @@ static int add_flows(mca_coll_mrail_schedule_t *schedule,
     return ret;
 }
 
-/* Removes the pieces without relays, and closes the gaps: the first of the other
- * pieces begins at `offset`. Returns the number of pieces left. */
+/* Removes the pieces without relays. The remaining pieces become contiguous and
+ * begin at `offset`. Returns their number. */
 static unsigned keep_relayed(mrail_plan_piece_t *pieces, unsigned count,
                              uint64_t offset)
 {
@@ -184,13 +185,14 @@ static unsigned keep_relayed(mrail_plan_piece_t *pieces, unsigned count,
 }
 
 /*
- * The pieces without relays become one message. Pieces get new offsets, so that
- * these are contiguous: it is the number of bytes on each path that counts. The
- * last piece stays last, because only its length may not be a multiple of 64.
+ * Cuts a demand. The pieces without relays become one message. All pieces get
+ * new offsets that leave no gaps; this is allowed because only the number of
+ * bytes on each path matters. The last piece stays last, because only its
+ * length may not be a multiple of 64.
  *
- * However, a part of data with gaps is packed and unpacked in relay chunks, like
- * relayed pieces. So is a part within a node that is too small for a copy of its
- * own.
+ * There are two exceptions. Data with gaps is packed and unpacked in relay
+ * chunks, so its direct part becomes a flow, like relayed pieces. So does a
+ * direct part within a node that is too small for a separate copy.
  */
 static int cut_demand(mca_coll_mrail_schedule_t *schedule, size_t i)
 {

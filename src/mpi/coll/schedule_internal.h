@@ -1,5 +1,5 @@
 /*
- * Shared by the files of the schedule:
+ * Declarations shared by the files of the schedule:
  *
  *   schedule.c          decides whether there is a plan, and makes it
  *   schedule_machine.c  describes the machine to the planner
@@ -16,7 +16,7 @@ mca_coll_mrail_schedule_num_rails(const mca_coll_mrail_topology_t *topology)
     return (size_t)topology->num_nodes * topology->num_rails;
 }
 
-/* Returns one of the rails of all nodes. */
+/* Returns a rail of a node in an array of the rails of all nodes. */
 static inline mca_coll_mrail_rail_t *
 mca_coll_mrail_schedule_rail(const mca_coll_mrail_topology_t *topology,
                              mca_coll_mrail_rail_t *rails, unsigned node,

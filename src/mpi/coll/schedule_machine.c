@@ -1,23 +1,24 @@
-/* The planner's topology and the loads that it cannot move, from the
- * records. */
+/* Derives from the records the planner's topology, and the loads that the
+ * planner cannot move. */
 #include "config.h"
 #include "mpi/coll/schedule_internal.h"
 
 #include "base/util.h"
 #include "orchestrator/topo.h"
 
-/* Every plan reaches this gap, which is far below the 5 % by which an exchange
- * may exceed its bound. */
+/* Every plan reaches this gap. It is far below the 5 % by which an exchange may
+ * exceed its bound. */
 #define GAP 0.01
-/* Large jobs accept more relayed bytes than the planner's default. A smaller
- * gap often takes ten times as long, which is longer than the exchange. */
+/* Large jobs accept more relayed bytes than the planner's default. Planning
+ * with a smaller gap often takes ten times as long, which is longer than the
+ * exchange. */
 #define LARGE_JOB 128u
 #define LARGE_JOB_RELAYED_GAP 0.06
 
 /* ---- capacities ---- */
 
-/* Returns the rate of the port, or the sum of the rates that ranks measured, if
- * it is lower. A rank whose part of the rail was idle has measured nothing. */
+/* Returns the lower of the port's rate and the sum of the rates that ranks
+ * measured. A rank that did not use the rail has measured nothing. */
 static double capacity(double port, double measured)
 {
     double rate = (measured > 0) ? MRAIL_MIN(port, measured) : port;
@@ -29,14 +30,15 @@ static double capacity(double port, double measured)
                      MRAIL_PLAN_MIN_CAPACITY);
 }
 
-/* Adds numbers without overflow, because other ranks may send any number. */
+/* Adds numbers without overflow, because records of other ranks may contain any
+ * number. */
 static void add_small(uint64_t *sum, uint64_t bytes)
 {
     *sum += MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND - *sum);
 }
 
-/* Adds what a rank reports about its rails. Small demands use all rails of a
- * rank equally. */
+/* Adds the rates that a rank reports for its rails. Small demands use all rails
+ * of a rank equally. */
 static void read_rank(mca_coll_mrail_schedule_t *schedule, uint32_t rank,
                       const uint64_t *record)
 {
@@ -189,7 +191,8 @@ static int fill_topo(const mca_coll_mrail_schedule_t *schedule,
 }
 
 /* Relay buffers are on GPUs if all ranks have one, and all demands are between
- * device memory. Between nodes, they need READs. */
+ * device memory. If there are several nodes, all ranks must also support
+ * READs. */
 static int is_on_devices(const mca_coll_mrail_schedule_t *schedule)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
@@ -244,7 +247,7 @@ int mca_coll_mrail_schedule_need_plan(mca_coll_mrail_schedule_t *schedule)
         &schedule->unplanned);
 }
 
-/* Small demands load the rails of their ranks. */
+/* The function assigns the small demands to the rails of their ranks. */
 int mca_coll_mrail_schedule_set_background(mca_coll_mrail_schedule_t *schedule)
 {
     int ret = 0;

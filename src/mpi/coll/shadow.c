@@ -15,12 +15,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Buffers whose segments leave most of their range unused are not locked. */
+/* A buffer is not locked if its segments leave most of its range unused. */
 #define SPARSE_FACTOR 2
 #define SPARSE_BYTES (1u << 20)
 /* Maximum number of copies in progress at the same time. */
 #define NUM_COPIES 32u
-/* The shadow has the alignment of the buffer up to this number of bytes. */
+/* The shadow and the buffer have the same alignment, up to this number of
+ * bytes. */
 #define ALIGNMENT 64u
 
 /* ---- regions ---- */
@@ -32,7 +33,7 @@ static int compare_regions(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Returns the bytes from the first to the last byte of a segment. The extent of
+/* Returns the range from the first to the last byte of a segment. The extent of
  * a datatype may be negative. */
 static mca_coll_mrail_region_t
 region_of(const mca_coll_mrail_dt_segment_t *segment)
@@ -47,7 +48,7 @@ region_of(const mca_coll_mrail_dt_segment_t *segment)
                           type->true_lb)};
 }
 
-/* Joins regions of an allocation that overlap or touch. Datatypes with gaps
+/* Joins the regions of an allocation that overlap or touch. Datatypes with gaps
  * often interleave the data of several ranks. */
 static void join_regions(mca_coll_mrail_shadow_t *shadow)
 {
@@ -69,7 +70,7 @@ static void join_regions(mca_coll_mrail_shadow_t *shadow)
     shadow->num_regions = MRAIL_MIN(shadow->num_regions, last + 1);
 }
 
-/* ---- what memory it is ---- */
+/* ---- kind of memory ---- */
 
 static int refuse(const mca_coll_mrail_region_t *region, const char *why)
 {
@@ -78,7 +79,8 @@ static int refuse(const mca_coll_mrail_region_t *region, const char *why)
     return MPI_ERR_BUFFER;
 }
 
-/* Sets the base of a region. `range` is the last allocation that was found. */
+/* Sets the base of a region. `range` is the allocation that the last call
+ * found. */
 static int find_base(mca_coll_mrail_region_t *region, mrail_cuda_range_t *range)
 {
     uint64_t first = (uintptr_t)region->first;
@@ -95,8 +97,8 @@ static int find_base(mca_coll_mrail_region_t *region, mrail_cuda_range_t *range)
     return OMPI_SUCCESS;
 }
 
-/* Returns 0 if the CPU cannot read a byte. If the kernel does not answer the
- * question, the result is 1. */
+/* Returns 0 if the CPU cannot read the byte. If the kernel cannot check it,
+ * returns 1. */
 static int is_readable(const char *address)
 {
     char byte;
@@ -106,8 +108,8 @@ static int is_readable(const char *address)
            errno != EFAULT;
 }
 
-/* The driver forgets device memory that was freed, and then reports it as host
- * memory. The process would end if the CPU touched this memory. */
+/* After device memory is freed, the driver reports its address as host memory.
+ * An access by the CPU would end the process. */
 static int check_host(const mca_coll_mrail_region_t *region)
 {
     return (region->base != 0 ||
@@ -178,8 +180,8 @@ static int start_copy(const mca_coll_mrail_shadow_t *shadow, unsigned i,
                                      region->bytes, copy);
 }
 
-/* Copies all regions. After an error, the copies that have started still end,
- * because they use the shadow. */
+/* Copies all regions. After an error, the function still waits for the copies
+ * that have started, because they use the shadow. */
 static int copy_regions(const mca_coll_mrail_shadow_t *shadow, int is_back)
 {
     mca_coll_mrail_copy_t copies[NUM_COPIES] = {{0}};
@@ -218,7 +220,7 @@ static int shadow_reserve(mca_coll_mrail_shadow_t *shadow)
     return OMPI_SUCCESS;
 }
 
-/* Copies the buffer to its shadow, which then takes its place. */
+/* Copies the buffer to its shadow, which then replaces the buffer. */
 static int shadow_fill(mca_coll_mrail_shadow_t *shadow, int is_input)
 {
     mca_coll_mrail_block_lock(&shadow->block);
@@ -258,7 +260,7 @@ static int fill_side(mca_coll_mrail_shadow_t *shadow,
     return shadow_fill(shadow, is_input);
 }
 
-/* Returns 1 if the shadow must take the place of the buffer. */
+/* Returns 1 if the shadow must replace the buffer. */
 static int must_fill(const mca_coll_mrail_shadow_t *shadow, int is_all)
 {
     return shadow->is_device && !shadow->is_filled &&

@@ -1,8 +1,9 @@
 /*
  * A shadow is host memory that replaces a buffer in device memory for one call.
- * The addresses of the shadow are those of the buffer plus a constant, so that
- * counts, displacements and datatypes hold for both. Any code that moves host
- * memory can therefore serve the call, and other ranks notice nothing.
+ * The addresses of the shadow are those of the buffer plus a constant, so
+ * counts, displacements and datatypes are valid for both. Any code that moves
+ * host memory can therefore perform the call, and other ranks notice no
+ * difference.
  *
  * Only the bytes between the first and the last byte of each segment are
  * copied. If a datatype has gaps, these bytes include the gaps, which the
@@ -28,9 +29,9 @@ typedef struct mca_coll_mrail_shadow {
     unsigned num_regions;
     int is_device; /* 1: some region is device memory */
     int gpu;       /* ordinal of the GPU; -1: several */
-    int is_mixed;  /* 1: some region is device memory, some is not */
+    int is_mixed;  /* 1: some regions are device memory, others are not */
     int has_gaps;  /* 1: some datatype has gaps */
-    int is_filled; /* 1: the shadow takes the place of the buffer */
+    int is_filled; /* 1: the shadow replaces the buffer */
     mca_coll_mrail_block_t block;
     ptrdiff_t shift; /* address of the shadow, minus that of the buffer */
 } mca_coll_mrail_shadow_t;
@@ -45,25 +46,26 @@ mca_coll_mrail_shadows_are_needed(const mca_coll_mrail_shadows_t *shadows)
     return shadows->send.is_device || shadows->recv.is_device;
 }
 
-/* Determines in which kind of memory the buffers are. `shadows` need not be
- * initialised, and must be cleaned up whatever the result. Returns
- * OMPI_SUCCESS, MPI_ERR_BUFFER for memory that cannot be moved (the error has
- * been printed), or MPI_ERR_NO_MEM. */
+/* Determines the kind of memory of each buffer. `shadows` need not be
+ * initialised, and must be cleaned up after any result. Returns OMPI_SUCCESS,
+ * MPI_ERR_BUFFER for memory that cannot be moved (the error has been printed),
+ * or MPI_ERR_NO_MEM. */
 int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
                                 const mca_coll_mrail_args_t *args, int ranks);
-/* Reserves the shadows that are needed. Fills only the shadows of buffers that
- * have gaps or are partly host memory, and puts them into `args` in place of
- * the buffers. Returns the same codes as mca_coll_mrail_shadows_init(). */
+/* Reserves the required shadows. Fills only the shadows of buffers that have
+ * gaps or are partly in host memory, and replaces these buffers in `args`.
+ * Returns the same codes as mca_coll_mrail_shadows_init(). */
 int mca_coll_mrail_shadows_reserve(mca_coll_mrail_shadows_t *shadows,
                                    mca_coll_mrail_args_t *args);
-/* Fills the other shadows as well, and puts them into `args`. */
+/* Fills the other shadows as well, and replaces their buffers in `args`.
+ * Returns the same codes. */
 int mca_coll_mrail_shadows_fill(mca_coll_mrail_shadows_t *shadows,
                                 mca_coll_mrail_args_t *args);
-/* Copies received data from a shadow that was filled to the buffer. Returns
+/* Copies received data from the filled shadows to their buffers. Returns
  * OMPI_SUCCESS or MPI_ERR_BUFFER. */
 int mca_coll_mrail_shadows_drain(const mca_coll_mrail_shadows_t *shadows);
 void mca_coll_mrail_shadows_cleanup(mca_coll_mrail_shadows_t *shadows);
-/* Cleans up shadows from malloc(3), and frees them. NULL is allowed. */
+/* Cleans up and frees shadows from malloc(3). NULL is allowed. */
 void mca_coll_mrail_shadows_free(mca_coll_mrail_shadows_t *shadows);
 
 #endif

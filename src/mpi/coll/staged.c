@@ -16,8 +16,8 @@
 #define NUM_CHUNKS 4u
 
 typedef enum chunk_state {
-    CHUNK_COPYING, /* the copy engine moves it */
-    CHUNK_POSTED,  /* its message is in progress */
+    CHUNK_COPYING, /* the copy engine copies it */
+    CHUNK_POSTED,  /* its pml message is in progress */
 } chunk_state_t;
 
 typedef struct chunk {
@@ -27,13 +27,13 @@ typedef struct chunk {
     ompi_request_t *request;
 } chunk_t;
 
-/* A message. Chunks `first` to `next` - 1 are in progress, in a ring. */
+/* A message. Chunks `first` to `next` - 1 are in progress, in a ring buffer. */
 typedef struct message {
     const mca_coll_mrail_dt_segment_t *segment;
-    char *host; /* address in the shadow of the segment's first byte */
+    char *host; /* address of the segment's first byte in the shadow */
     int peer, is_send;
     uint64_t offset, bytes, chunk; /* chunk: bytes of each chunk but the last */
-    unsigned first, next, num;     /* num: chunks in all */
+    unsigned first, next, num;     /* num: number of chunks */
     chunk_t chunks[NUM_CHUNKS];
 } message_t;
 
@@ -86,8 +86,8 @@ static chunk_t *chunk_of(message_t *message, unsigned i)
     return &message->chunks[i % NUM_CHUNKS];
 }
 
-/* After an error the message is still sent, because its receiver waits for
- * it. The call fails. */
+/* After a failed copy, the message is still sent, because its receiver waits
+ * for it. The call then fails. */
 static void start_copy(mca_coll_mrail_op_t *op, const message_t *message,
                        chunk_t *chunk)
 {
@@ -123,7 +123,7 @@ static void post(mca_coll_mrail_op_t *op, const message_t *message,
     }
 }
 
-/* Begins chunks until the ring is full. */
+/* Starts chunks until the ring buffer is full. */
 static void begin_chunks(mca_coll_mrail_op_t *op, message_t *message)
 {
     while (message->next < message->num &&
@@ -171,8 +171,8 @@ static int take_request(mca_coll_mrail_op_t *op, const message_t *message,
 }
 
 /* Advances a chunk, and returns 1 if it has ended. Sends are posted in the
- * order of the chunks, because receives match in this order: `is_next` says
- * that all chunks before it are posted. */
+ * order of the chunks, because receives match in this order. `is_next` is 1 if
+ * all chunks before this one are posted. */
 static int advance_chunk(mca_coll_mrail_op_t *op, const message_t *message,
                          chunk_t *chunk, int is_next)
 {

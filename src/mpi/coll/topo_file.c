@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum relative difference between a rate in the file and that of the port,
- * because nominal and actual port rates differ slightly. */
+/* Maximum relative difference between the rate of a port in the file and its
+ * actual rate, because nominal and actual port rates differ slightly. */
 #define RATE_TOLERANCE 0.1
 
 /* ---- reading ---- */
@@ -28,7 +28,8 @@ static char *read_text(const char *path, size_t *length_p)
     if (stream == NULL) {
         return NULL;
     }
-    /* One byte too many, so that the parser refuses a text that is too long. */
+    /* The text is read up to one byte beyond the limit, so that the parser
+     * refuses a text that is too long. */
     while (got > 0 && length <= MRAIL_TOPO_TEXT_MAX_BYTES) {
         if (length == room) {
             room = 2 * room + 4096;
@@ -178,7 +179,8 @@ static int check_rank(const check_t *check, unsigned i)
                : 0;
 }
 
-/* Checks that ranks on one node of the file run on one node. */
+/* Checks that the processes of ranks on one node of the file run on one
+ * node. */
 static int check_node(const check_t *check, unsigned i)
 {
     uint32_t *rank_on = &check->rank_on[node_of(check, i)];
@@ -223,7 +225,7 @@ static uint64_t leaf_of(const check_t *check, unsigned i, unsigned rail)
     return check->entries[i].leaf[__builtin_popcount(before)];
 }
 
-/* Checks that within a leaf group, the ports of a rail are in one subnet,
+/* Checks that the ports of a rail within a leaf group are in one subnet,
  * because they are on one leaf. */
 static int check_leaf(const check_t *check, unsigned i, unsigned rail)
 {
@@ -258,8 +260,8 @@ static int check_rails(const check_t *check, unsigned i)
     return 0;
 }
 
-/* Checks that the file lists the uplinks of all leaves or of none. Otherwise, a
- * leaf without listed uplinks would count as unlimited. */
+/* Checks that the file lists the uplinks of all leaves or of none. A leaf
+ * without listed uplinks would otherwise count as unlimited. */
 static int check_uplinks(const check_t *check, unsigned i)
 {
     uint32_t group = mrail_topo_group_of(check->topo, check->world[i]);
@@ -289,7 +291,7 @@ static int check_uplinks(const check_t *check, unsigned i)
 }
 
 /* Checks that the port rules of a rank's leaf divide the ports among as many
- * uplinks as the file lists. Without port rules, the uplinks of lanes are
+ * uplinks as the file lists. Without port rules, the uplinks of the lanes are
  * unknown. */
 static int check_rules(const check_t *check, unsigned i)
 {
@@ -330,7 +332,8 @@ static int compare_nodes(const void *a, const void *b)
                                 : (x > y) - (x < y);
 }
 
-/* Checks that ranks on different nodes of the file run on different nodes. */
+/* Checks that the processes of ranks on different nodes of the file run on
+ * different nodes. */
 static int check_distinct(const check_t *check)
 {
     unsigned nodes = mrail_plan_topo_num_nodes(check->topo), count = 0;
@@ -374,8 +377,8 @@ static unsigned find_other(const mca_coll_mrail_rank_entry_t *entries,
     return i;
 }
 
-/* Checks that all ranks have read the same file. A rank without a file uses
- * rank numbers of the communicator in messages. */
+/* Checks that all ranks have read the same file. Messages of a rank without a
+ * file contain rank numbers of the communicator. */
 static int check_files(const mca_coll_mrail_topo_file_t *file,
                        const mca_coll_mrail_rank_entry_t *entries,
                        const uint32_t *world, unsigned num_ranks,

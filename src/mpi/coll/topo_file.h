@@ -1,10 +1,10 @@
 /*
  * The topology file of the job (coll_mrail_topology), in the format of
- * mrail-topology(5). It describes what a process cannot see: leaf groups,
- * uplinks, and limits of ranks on rails. Rank w of the file is rank w of
- * MPI_COMM_WORLD, on the node that the file names for it. The rails that the
- * file lists for the rank are matched with those of its process in the order of
- * subnets. GPU links count for messages between device memory. This code does
+ * mrail-topology(5). It describes facts that a process cannot determine: leaf
+ * groups, uplinks, and limits of ranks on rails. Rank w of the file is rank w
+ * of MPI_COMM_WORLD, on the node that the file names for it. The rails that the
+ * file lists for the rank correspond to those of its process in the order of
+ * subnets. GPU links matter for messages between device memory. This code does
  * not use MPI.
  */
 #ifndef MRAIL_MPI_COLL_TOPO_FILE_H
@@ -21,7 +21,7 @@
 
 typedef struct mca_coll_mrail_topo_file {
     char name[MRAIL_TEXT_MAX_NAME + 1]; /* end of the path, for messages */
-    /* value for the rank entry: hash of the text, or MCA_COLL_MRAIL_NO_FILE or
+    /* value for the rank entry: hash of the text, MCA_COLL_MRAIL_NO_FILE or
      * _BAD_FILE */
     uint64_t hash;
     mrail_topo_text_t text;
@@ -29,8 +29,8 @@ typedef struct mca_coll_mrail_topo_file {
                                         * valid */
 } mca_coll_mrail_topo_file_t;
 
-/* Reads a file. If `path` is NULL or empty, there is no file. Errors are stored
- * in the result, because all ranks must learn of them. */
+/* Reads a file. If `path` is NULL or empty, there is no file. Stores errors in
+ * the result, because all ranks must learn of them. */
 void mca_coll_mrail_topo_file_read(mca_coll_mrail_topo_file_t *file,
                                    const char *path);
 void mca_coll_mrail_topo_file_cleanup(mca_coll_mrail_topo_file_t *file);

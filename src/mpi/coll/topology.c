@@ -18,8 +18,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return mrail_mix64(hash ^ 0x100);
 }
 
-/* Adds the boot id to the hash, because two machines may have the same name,
- * and containers on one machine may have different names. */
+/* Adds the boot id to the hash. Two machines may have the same name, and
+ * containers on one machine may have different names. */
 static uint64_t hash_boot(uint64_t hash)
 {
     char text[64] = "";
@@ -65,7 +65,7 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
                          mca_coll_mrail_topology_t *topology)
 {
     unsigned self = topology->self;
-    /* first rank of each node; later the list of ranks */
+    /* first rank of each node; overwritten later by the list of ranks */
     uint32_t *first = topology->local;
 
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
@@ -95,8 +95,8 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
     }
 }
 
-/* The sort key of a rail's number: its leaf, and its place among the rails of a
- * rank on this leaf. */
+/* The sort key for the number of a rail: its leaf, and its place among the
+ * rails that a rank has on this leaf. */
 typedef struct place {
     uint64_t leaf;
     unsigned index;
@@ -179,12 +179,12 @@ static void take_rails(mca_coll_mrail_topology_t *topology)
     }
 }
 
-/* ---- what a plan could gain ---- */
+/* ---- possible gain of a plan ---- */
 
-/* Rates count as equal if their relative difference is smaller. */
+/* Rates count as equal if their relative difference is below this value. */
 #define SAME_RATE 0.01
 
-/* Returns 1 if the rates of both ranks' rails are in the same proportion. */
+/* Returns 1 if the rail rates of both ranks have the same proportions. */
 static int same_proportions(const mca_coll_mrail_rank_entry_t *a,
                             const mca_coll_mrail_rank_entry_t *b)
 {
@@ -208,7 +208,7 @@ static int same_rails(const mca_coll_mrail_rank_entry_t *a,
            memcmp(a->leaf, b->leaf, sizeof(a->leaf)) == 0;
 }
 
-/* Returns 1 if the file states limits of a rank besides its ports. */
+/* Returns 1 if the file states limits of a rank in addition to its ports. */
 static int is_limited(const mrail_plan_topo_t *file, uint32_t rank)
 {
     for (unsigned rail = 0; rail < mrail_plan_topo_num_rails(file); ++rail) {
@@ -221,7 +221,8 @@ static int is_limited(const mrail_plan_topo_t *file, uint32_t rank)
 }
 
 /* Returns 1 if, according to the file, the two ranks reach different rails, the
- * first one has limits besides its ports, or there are uplinks between them. */
+ * first one has limits in addition to its ports, or there are uplinks between
+ * them. */
 static int differs_in_file(const mrail_plan_topo_t *file, uint32_t rank,
                            uint32_t other)
 {
@@ -316,7 +317,7 @@ static int topology_allocate(mca_coll_mrail_topology_t *topology)
                : -ENOMEM;
 }
 
-/* Fills in nodes and rails. Returns the reason why that is not possible, or
+/* Fills in nodes and rails. Returns the reason why this is not possible, or
  * NULL. */
 static const char *topology_fill(mca_coll_mrail_topology_t *topology,
                                  const mca_coll_mrail_rank_entry_t *entries)
@@ -360,15 +361,15 @@ static const char *helpless(const mca_coll_mrail_topology_t *topology)
                : NULL;
 }
 
-/* ---- limits that the file states ---- */
+/* ---- limits of the topology file ---- */
 
-/* Returns the lower of two rates, of which a negative one is unlimited. */
+/* Returns the lower of two rates. A negative rate is unlimited. */
 static double lower(double a, double b)
 {
     return (b < 0) ? a : MRAIL_MIN(a, b);
 }
 
-/* Returns the part of the uplinks of a leaf for each rank of its group. */
+/* Returns each rank's part of the uplinks of its group's leaf on a rail. */
 static double uplink_part(const mca_coll_mrail_topology_t *topology,
                           uint32_t group, unsigned rail)
 {
@@ -384,8 +385,8 @@ static double uplink_part(const mca_coll_mrail_topology_t *topology,
                        : MRAIL_PLAN_UNLIMITED;
 }
 
-/* The bytes of a rail pass the uplinks of both leaves, so the leaf with the
- * smallest part counts. */
+/* The bytes of a rail take the uplinks of both leaves, so the leaf with the
+ * smallest part determines the limit. */
 static void set_limits(mca_coll_mrail_topology_t *topology)
 {
     const mrail_plan_topo_t *file = topology->file;

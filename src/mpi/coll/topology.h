@@ -31,7 +31,7 @@ typedef struct mca_coll_mrail_params {
 /* The entry of a rank, which is exchanged as raw bytes. */
 typedef struct mca_coll_mrail_rank_entry {
     uint64_t version; /* software version, equal on all ranks; or see below */
-    uint64_t node; /* equal on the same machine, or on the same emulated node */
+    uint64_t node;    /* hash, equal on one machine, or on one emulated node */
     /* 1: emulated; ranks of different nodes must not share memory */
     uint64_t is_soft;
     uint64_t num_rails;
@@ -43,7 +43,7 @@ typedef struct mca_coll_mrail_rank_entry {
     uint64_t rates[UCT_MRAIL_MAX_RAILS];
     uct_mrail_direct_lanes_t lanes;
     uint64_t has_gpu;   /* 1: the process has loaded a GPU driver */
-    uint64_t topo_file; /* hash of the topology file, or see below */
+    uint64_t topo_file; /* hash of the topology file; special values below */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
 
@@ -68,16 +68,16 @@ typedef struct mca_coll_mrail_topology {
     unsigned max_local; /* number of ranks on the largest node */
     uint32_t self;
     int is_soft;
-    /* 1: plans cannot help. Some rank has a GPU, so agreement rounds find out
-     * whether buffers are in device memory. */
+    /* 1: plans cannot help, but some rank has a GPU. Agreement rounds then
+     * determine whether buffers are in device memory. */
     int is_for_devices;
     int refuses_plans; /* 1: the info of a rank's communicator refuses them */
     int has_gpus;      /* 1: some rank has loaded a GPU driver */
     mca_coll_mrail_gpus_t *gpus; /* owned; NULL: none so far */
     int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
     /* by rail of this rank's entry: the limit that the file states for it, or
-     * this rank's equal part of the uplinks, if this part is lower; infinite if
-     * the file states neither */
+     * this rank's equal part of the uplinks, if that is lower; infinite if the
+     * file states neither */
     mrail_topo_port_t limits[UCT_MRAIL_MAX_RAILS];
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_topology_t;
@@ -113,13 +113,13 @@ mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks);
 
 /*
- * Requires that mca_coll_mrail_rank_entries_differ() returned NULL. Returns 0
- * with the topology if plans may help, or if a rank has a GPU. Otherwise,
- * returns 1; *why_p is then the reason, a static string that is equal on all
- * ranks. Returns -ENOMEM if memory runs out.
+ * Creates the topology. Requires that mca_coll_mrail_rank_entries_differ()
+ * returned NULL. Returns 0 with the topology if plans may help, or if a rank
+ * has a GPU. Otherwise, returns 1, and *why_p is the reason, a static string
+ * that is equal on all ranks. Returns -ENOMEM if memory runs out.
  *
  * `file` is the content of a topology file, and `world` the number of each rank
- * in it; or both are NULL. mca_coll_mrail_topo_file_check() must have accepted
+ * in it. Both may be NULL. mca_coll_mrail_topo_file_check() must have accepted
  * them. The caller keeps both.
  */
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
@@ -152,8 +152,9 @@ mca_coll_mrail_topology_rail(const mca_coll_mrail_topology_t *topology,
     return (unsigned)__builtin_ctz(left);
 }
 
-/* Returns the place of a rail in the rank's entry, which is also its place in
- * the rank's list of uct_mrail_rails(); -1: the rank does not reach it. */
+/* Returns the index of a rail in the rank's entry, which is also its index in
+ * the rank's list of uct_mrail_rails(); -1: the rank does not reach the
+ * rail. */
 static inline int
 mca_coll_mrail_topology_place(const mca_coll_mrail_topology_t *topology,
                               uint32_t rank, unsigned rail)
@@ -173,8 +174,8 @@ mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
 }
 
 /* Writes the capacity of each path through the uplinks from one rank to another
- * on a rail that both reach. Returns their number; 0: they are unknown, or the
- * ranks are in one leaf group. */
+ * on a rail that both reach. Returns the number of paths; 0: they are unknown,
+ * or the ranks are in one leaf group. */
 unsigned
 mca_coll_mrail_topology_uplinks(const mca_coll_mrail_topology_t *topology,
                                 uint32_t from, uint32_t to, unsigned rail,

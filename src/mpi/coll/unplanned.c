@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kinds of links, in the order of the planner. Each kind has an array of links,
- * indexed by `a` and rail; or, for GPU links, by `a` and the place of `b` in
- * its node. */
+/* Kinds of links, numbered as in the planner. Each kind has an array of links,
+ * indexed by `a` and rail. For GPU links, the indices are `a` and the place of
+ * `b` in its node. */
 #define NUM_KINDS (MRAIL_PLAN_REACH_IN + 1)
 #define NONE UINT32_MAX
 
@@ -23,7 +23,7 @@ struct mca_coll_mrail_unplanned {
     /* the link, or NONE; indexed by kind, then by node, leaf group or rank,
      * then by rail or place */
     uint32_t *links[NUM_KINDS];
-    uint32_t *place; /* by rank: its place in its node */
+    uint32_t *place; /* by rank: index of the rank in its node */
     /* by rank: bytes to and from ranks of its node, and capacities of its links
      * to and from other GPUs */
     double *near_out, *near_in, *gpu_out, *gpu_in;
@@ -324,7 +324,8 @@ static void add_demand(mca_coll_mrail_unplanned_t *model,
     }
     model->is_cut_off |=
         !is_common && !mca_coll_mrail_topology_has_cross_rail(topology);
-    /* Through the spine, bytes take the uplinks even within a leaf group. */
+    /* Bytes that take a spine also take the uplinks, even within a leaf
+     * group. */
     is_far = from != to || !is_common;
     divide(model, demand->from, 1, is_far, is_common ? common : out, bytes);
     divide(model, demand->to, 0, is_far, is_common ? common : in, bytes);

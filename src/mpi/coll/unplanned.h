@@ -3,7 +3,7 @@
  * decides whether a plan is worth its cost. The functions are pure.
  *
  * Within a node, bytes in device memory take the direct link between the two
- * GPUs, and all other bytes shared memory; or, on emulated nodes, the rails.
+ * GPUs. All other bytes take shared memory or, on emulated nodes, the rails.
  *
  * In the model, each pair of ranks divides its bytes over its common rails in
  * proportion to their rates. The rate of a rail is the lower of the sender's
@@ -12,8 +12,8 @@
  * (decision 0003). Lanes know nothing about uplinks. A pair without a common
  * rail uses all its rails.
  *
- * The model ignores that lanes shift bytes away from a rail that other pairs
- * load. It may thus overestimate the gain of a plan.
+ * In practice, lanes also shift bytes away from rails that other pairs load.
+ * The model ignores this, so it may overestimate the gain of a plan.
  */
 #ifndef MRAIL_MPI_COLL_UNPLANNED_H
 #define MRAIL_MPI_COLL_UNPLANNED_H
@@ -24,11 +24,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A plan must save at least this fraction of the unplanned time, to cover the
- * gap of the planner and the errors of rates and model. */
+/* A plan must save at least this fraction of the unplanned time. The margin
+ * covers the gap of the planner and the errors of rates and model. */
 #define MCA_COLL_MRAIL_LEAST_GAIN 0.03
-/* In addition, it must save the time that the ranks need to compare their plans
- * and start relays. */
+/* In addition, a plan must save the time in seconds that the ranks need to
+ * compare their plans and start relays. */
 #define MCA_COLL_MRAIL_LEAST_GAIN_S 100e-6
 
 typedef struct mca_coll_mrail_unplanned mca_coll_mrail_unplanned_t;
@@ -41,14 +41,14 @@ int mca_coll_mrail_unplanned_create(const mca_coll_mrail_topology_t *topology,
                                     mca_coll_mrail_unplanned_t **model_p);
 void mca_coll_mrail_unplanned_destroy(mca_coll_mrail_unplanned_t *model);
 
-/* Sets the exchange. The same arguments give bit-identical results on all
- * ranks. */
+/* Sets the demands of the exchange. The same arguments give bit-identical
+ * results on all ranks. */
 void mca_coll_mrail_unplanned_set(mca_coll_mrail_unplanned_t *model,
                                   const mrail_plan_demand_t *demands,
                                   size_t num_demands);
 
-/* Adds bytes that leave and enter a node over a rail. Nothing else is known
- * about them. */
+/* Adds bytes that leave and enter a node over a rail, and whose other ends are
+ * unknown. */
 void mca_coll_mrail_unplanned_add(mca_coll_mrail_unplanned_t *model,
                                   unsigned node, unsigned rail, double out,
                                   double in);

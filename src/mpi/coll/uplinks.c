@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* How a rail's bytes from one rank to another divide over its uplinks. */
+/* The division of a rail's bytes from one rank to another over its uplinks. */
 typedef struct split {
     unsigned count;                           /* number of paths; 0: unknown */
     double paths[MCA_COLL_MRAIL_MAX_UPLINKS]; /* capacities */
@@ -25,8 +25,8 @@ static unsigned lanes_on(const uct_mrail_direct_lanes_t *lanes, unsigned place,
     return count;
 }
 
-/* Returns the weight of an uplink: its number of lanes, which carry equal
- * parts, or its capacity if all capacities are known. */
+/* Returns the weight of an uplink: its capacity if all capacities are known, or
+ * else its number of lanes, because lanes carry equal parts. */
 static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                         const split_t *split, unsigned uplink)
 {
@@ -36,8 +36,8 @@ static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                                             : count;
 }
 
-/* Divides bytes over the uplinks of a sender's lanes. `row` has the sums by
- * uplink. */
+/* Divides bytes over the uplinks of a sender's lanes, and adds them to `row`,
+ * the sums by uplink. */
 static void add_lanes(unsigned long long *row,
                       const uct_mrail_direct_lanes_t *lanes, unsigned place,
                       const split_t *split, uint64_t bytes)
@@ -71,7 +71,7 @@ static int is_far(const mca_coll_mrail_topology_t *topology,
                                     topology->world[demand->to]));
 }
 
-/* The uplink at both leaves is that of the sender's port. */
+/* A piece takes the uplink of the sender's port at both leaves. */
 static void add_piece(mca_coll_mrail_uplinks_t *uplinks,
                       const mca_coll_mrail_topology_t *topology,
                       const mrail_plan_demand_t *demand,

@@ -1,9 +1,9 @@
 /*
- * The bytes that a plan sends through each uplink of the leaf switches, where
- * the switches have port rules. The plan chooses the rail. Within a rail, lanes
- * carry equal parts, or parts in proportion to their uplinks if the topology
- * file lists these one by one. The source port of a lane selects the uplink.
- * The functions are pure.
+ * The bytes that a plan sends through each uplink of the leaf switches, if the
+ * switches have port rules. The plan chooses the rail. Within a rail, lanes
+ * carry equal parts. If the topology file lists the uplinks one by one, lanes
+ * carry parts in proportion to their uplinks. The source port of a lane selects
+ * the uplink. The functions are pure.
  *
  * A NIC with fewer lanes than uplinks uses only num_lanes of them.
  */
@@ -12,18 +12,18 @@
 
 #include "mpi/coll/schedule.h"
 
-/* Bytes of further uplinks are not counted. */
+/* The bytes of uplinks beyond this number are not counted. */
 #define MCA_COLL_MRAIL_MAX_UPLINKS UCT_MRAIL_MAX_UPLINKS
 
-/* Bytes by rail of this process, in the order of uct_mrail_rails(), and by
- * uplink. */
+/* Bytes by rail and uplink. Rails have the order of uct_mrail_rails() in this
+ * process. */
 typedef unsigned long long
     mca_coll_mrail_uplink_bytes_t[UCT_MRAIL_MAX_RAILS]
                                  [MCA_COLL_MRAIL_MAX_UPLINKS];
 
 typedef struct mca_coll_mrail_uplinks {
     /* bytes that the NICs of this process send up from their leaves, and bytes
-     * that come down to their leaves for them */
+     * that their leaves receive from above for them */
     mca_coll_mrail_uplink_bytes_t up, down;
 } mca_coll_mrail_uplinks_t;
 

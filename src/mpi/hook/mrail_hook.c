@@ -53,12 +53,11 @@ static const setting_t settings[] = {
 };
 
 /* These settings disable Open MPI's own transports when pml/ucx carries all
- * messages. Otherwise they are opened in MPI_Init: openib, uct and ofi on the
- * same ports, and vader (sm in 5.0) with files in /dev/shm that survive a
- * killed mpirun. Only osc/rdma would use these transports. Windows use osc/ucx,
- * or osc/sm within a node; osc/pt2pt hangs on pml/ucx with any transport
- * (4.1.4). `mrail run --stock` uses the same settings:
- * src/tools/mpirun_cmd.c. */
+ * messages. Otherwise, MPI_Init opens them: openib, uct and ofi on the same
+ * ports, and vader (sm in 5.0) with files in /dev/shm that survive a killed
+ * mpirun. Only osc/rdma would use these transports. Windows use osc/ucx, or
+ * osc/sm within a node; osc/pt2pt hangs on pml/ucx with any transport (4.1.4).
+ * `mrail run --stock` uses the same settings: src/tools/mpirun_cmd.c. */
 static const setting_t ucx_alone[] = {
     {"OMPI_MCA_btl", "^openib,uct,ofi,vader,sm"},
     {"OMPI_MCA_osc", "^rdma,pt2pt"},
@@ -74,7 +73,8 @@ static int is_file(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* UCX 1.22 and later search this path themselves, so use the same file. */
+/* UCX 1.22 and later search this path themselves, so the hook uses the same
+ * file. */
 static int find_in_plugin_path(char *path, size_t size)
 {
     const char *list = getenv("UCX_PLUGIN_PATH");
@@ -141,7 +141,7 @@ static void peer_lost(const char *peer, const char *error)
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }
-    _exit(1); /* during MPI_Init: mpirun notices and ends the other ranks */
+    _exit(1); /* during MPI_Init: mpirun notices it and ends the other ranks */
 }
 
 static void init_bottom(int argc, char **argv, int requested, int *provided)

@@ -47,8 +47,9 @@ static int copy_arrays(mrail_stream_side_t *side, size_t ranks,
 
 /* ---- commands in the stream ---- */
 
-/* Once the first command is in the stream, the op begins. If the second one is
- * refused, the stream does not wait for the op, and the error remains. */
+/* Puts the commands of an op into the stream. Once the first command is in the
+ * stream, the op will begin. If the second command is refused, the stream does
+ * not wait for the op, and the error remains set. */
 static int put(mrail_stream_op_t *op)
 {
     const mrail_cuda_t *cuda = mrail_cuda_find();

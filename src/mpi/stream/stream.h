@@ -1,9 +1,9 @@
 /*
  * MPI communication in CUDA streams. A call of this library puts a message or
  * an exchange into a stream and returns. The message starts when the work
- * before it in the stream is complete, and the work after it waits until it is
- * complete. The CPU need not synchronise. Names and semantics follow MPICH's
- * MPIX_*_enqueue.
+ * before it in the stream is complete, and later work in the stream waits until
+ * the message is complete. The CPU need not synchronise. Names and semantics
+ * follow MPICH's MPIX_*_enqueue.
  *
  *     MPI_Comm comm;
  *
@@ -18,12 +18,12 @@
  *
  * MPI must have been initialised with MPI_THREAD_MULTIPLE, because a thread of
  * the library makes the MPI calls. The process must have loaded the CUDA
- * driver, and for exchanges of device memory it must have done so before
+ * driver. For exchanges of device memory, it must have loaded the driver before
  * MPI_Init.
  *
  * All functions return MPI_SUCCESS or an MPI error code, which
  * MPI_Error_string() explains. They do not call error handlers. If
- * communication fails later, the stream goes on, further communication on the
+ * communication fails later, the stream continues, further communication on the
  * communicator is skipped, and every later call on it returns the error.
  *
  * Any thread may call these functions. Threads that use the same communicator
@@ -42,29 +42,28 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* CUstream and cudaStream_t are pointers to it. */
+/* CUstream and cudaStream_t are pointers to this type. */
 struct CUstream_st;
 
 /*
- * Duplicates `comm` and attaches a stream of this process to the duplicate. All
- * ranks must call it (collective). Each rank may choose any stream; NULL is the
- * default stream. The context of the stream must be current. MPI_Comm_free()
- * waits for the communication on the duplicate; the stream must live until
- * then.
+ * Duplicates `comm` and attaches a stream of this process to the duplicate. The
+ * call is collective. Each rank may choose any stream; NULL is the default
+ * stream. The context of the stream must be current. MPI_Comm_free() waits for
+ * the communication on the duplicate. The stream must exist until then.
  *
- * Errors, which leave *stream_comm_p untouched: MPI was not initialised with
+ * Errors leave *stream_comm_p untouched: MPI was not initialised with
  * MPI_THREAD_MULTIPLE, the process has not loaded a CUDA driver, no context is
- * current, or memory ran out. They are equal on all ranks: if one rank fails,
- * so do the others.
+ * current, or memory ran out. If one rank fails, all ranks return the same
+ * error.
  */
 int mrail_stream_comm_create(MPI_Comm comm, struct CUstream_st *stream,
                              MPI_Comm *stream_comm_p);
 
 /*
  * Like MPI_Alltoallv(), in the order of the stream of `stream_comm`. Buffers
- * may be in host or device memory, if MPI_Alltoallv() can use them. The arrays
- * are copied. Buffers and datatypes must stay valid until the stream has
- * completed the exchange.
+ * may be in host or device memory, if MPI_Alltoallv() can use them. The
+ * function copies the arrays. Buffers and datatypes must stay valid until the
+ * stream has completed the exchange.
  */
 int mrail_alltoallv_enqueue(const void *send, const int *send_counts,
                             const int *send_offsets, MPI_Datatype send_type,
@@ -74,12 +73,12 @@ int mrail_alltoallv_enqueue(const void *send, const int *send_counts,
 
 /*
  * Like MPI_Send() and MPI_Recv(). Device memory goes through pinned host
- * memory, and its datatype must have no gaps. *status, which may be
- * MPI_STATUS_IGNORE, is written before the stream goes on, and must stay valid
- * until then.
+ * memory, and its datatype must have no gaps. *status is written before the
+ * stream continues, and must stay valid until then. `status` may be
+ * MPI_STATUS_IGNORE.
  *
- * The stream waits for a message until it is complete. Two ranks that both put
- * a send before the receive into their streams may thus wait for each other, as
+ * The stream waits for a message until it is complete. If two ranks both put a
+ * send before the receive into their streams, they may wait for each other, as
  * with MPI_Send(). Use two communicators with two streams.
  */
 int mrail_send_enqueue(const void *buffer, int count, MPI_Datatype type, int to,
@@ -88,8 +87,8 @@ int mrail_recv_enqueue(void *buffer, int count, MPI_Datatype type, int from,
                        int tag, MPI_Comm stream_comm, MPI_Status *status);
 
 /* Returns the first error of communication on `stream_comm` so far, or
- * MPI_SUCCESS. After a synchronisation of the stream, it covers all calls
- * before the synchronisation. */
+ * MPI_SUCCESS. After a synchronisation of the stream, the result covers all
+ * calls before the synchronisation. */
 int mrail_stream_error(MPI_Comm stream_comm);
 
 #ifdef __GNUC__

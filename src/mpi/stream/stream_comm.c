@@ -20,8 +20,8 @@ static void comm_free(mrail_stream_comm_t *owner)
     free(owner);
 }
 
-/* Called by MPI_Comm_free(). After an error in the context, ops may never
- * begin, and their memory is not freed. */
+/* Called by MPI_Comm_free(). After an error in the context, some ops may never
+ * begin. Their memory is not freed. */
 static int comm_detach(MPI_Comm comm, int key, void *value, void *extra)
 {
     const mrail_cuda_t *cuda = mrail_cuda_find();
@@ -38,7 +38,7 @@ static int comm_detach(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Returns 1 if the environment asks for a host function. */
+/* Returns 1 if the environment requests a host function. */
 static int wants_function(void)
 {
     const char *hold = getenv("MRAIL_STREAM_HOLD");

@@ -7,11 +7,11 @@
  *   stream_op.c      MPI calls and copies of an op, which the thread makes
  *   stream_thread.c  the progress thread, one for each process
  *
- * An op puts two commands into the stream. The first is a host function, which
- * hands the op to the thread and returns, because host functions must not call
- * CUDA, and may delay the host functions of other streams. The second holds the
- * stream until the counter of finished ops in pinned memory reaches the number
- * of this op.
+ * An op puts two commands into the stream. The first is a host function that
+ * only passes the op to the thread, because host functions must not call CUDA,
+ * and may delay the host functions of other streams. The second command blocks
+ * the stream until the counter of finished ops in pinned memory reaches the
+ * number of this op.
  */
 #ifndef MRAIL_MPI_STREAM_INTERNAL_H
 #define MRAIL_MPI_STREAM_INTERNAL_H
@@ -50,10 +50,11 @@ typedef struct mrail_stream_comm {
     CUstream stream;
     CUcontext ctx;         /* current when the stream was attached */
     unsigned wait_flags;   /* flags for cuStreamWaitValue32() */
-    int holds_by_function; /* 1: a host function holds the stream */
-    /* Finished ops, in pinned memory that the GPU reads. The thread writes. */
+    int holds_by_function; /* 1: a host function blocks the stream */
+    /* number of finished ops, in pinned memory that the GPU reads; the thread
+     * writes it */
     uint32_t *finished;
-    uint32_t num_ops; /* ops so far, by the threads of the user */
+    uint32_t num_ops; /* number of ops so far; the user's threads write it */
     int error;        /* first error of an op; atomic */
 } mrail_stream_comm_t;
 
@@ -80,7 +81,7 @@ typedef struct mrail_stream_side {
 typedef enum mrail_stream_state {
     MRAIL_STREAM_NEW,
     MRAIL_STREAM_COPY_OUT, /* device memory to host memory */
-    MRAIL_STREAM_MPI,      /* a request */
+    MRAIL_STREAM_MPI,      /* an MPI request is in progress */
     MRAIL_STREAM_COPY_IN   /* host memory to device memory */
 } mrail_stream_state_t;
 
@@ -100,14 +101,15 @@ typedef struct mrail_stream_op {
     mca_coll_mrail_copy_t copy;
 } mrail_stream_op_t;
 
-/* Advances an op. Returns 1 when it has ended, and its result in *error_p. */
+/* Advances an op. Returns 1 when it has ended; its result is then in
+ * *error_p. */
 int mrail_stream_op_progress(mrail_stream_op_t *op, int *error_p);
 void mrail_stream_op_free(mrail_stream_op_t *op);
 
 /* ---- progress thread ---- */
 
-/* Starts the thread, unless it runs. Returns 0 or an errno value. It ends in
- * MPI_Finalize(), after the ops that have started. */
+/* Starts the thread unless it is running. Returns 0 or an errno value. The
+ * thread ends in MPI_Finalize(), after the ops that have started. */
 int mrail_stream_thread_start(void);
 
 /* Host functions; `arg` is an op. The second one also frees it. */

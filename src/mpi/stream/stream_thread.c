@@ -56,7 +56,7 @@ void mrail_stream_hold(void *arg)
 
 /* ---- thread ---- */
 
-/* Finishes an op. Its owner may be freed as soon as the GPU sees the
+/* Finishes an op. Its owner may be freed as soon as the GPU has read the
  * counter. */
 static void finish(mrail_stream_op_t *op, int error)
 {

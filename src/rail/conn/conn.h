@@ -150,6 +150,11 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
                         unsigned slot) MRAIL_CTL;
 
+/* Sends PROBE over the path of a slot, from another UDP source port. The answer
+ * may take any path. */
+int mrail_ctl_send_probe_from(mrail_peer_t *peer, uint32_t seq, unsigned slot,
+                              uint16_t sport) MRAIL_CTL;
+
 /* Sends MOVE over the path of a slot, like mrail_ctl_send_path(). `like` is a
  * slot or MRAIL_MOVE_RANDOM. */
 int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
@@ -199,7 +204,7 @@ void mrail_ctl_on_confirm(mrail_peer_t *peer,
 void mrail_ctl_on_refuse(mrail_peer_t *peer,
                          const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
-/* ---- Sending what is due (ctl_run.c) ---- */
+/* ---- Sending due messages (ctl_run.c) ---- */
 
 /* Sends due messages. Returns the next deadline. */
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
@@ -242,8 +247,8 @@ void mrail_lane_end(mrail_lane_t *lane) MRAIL_BOTH;
  * ever connected, the data-path lock must be held as well. */
 void mrail_lane_release(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Like mrail_lane_release(), with the event that ends the epoch. Keeps what is
- * needed to answer late messages about the epoch. */
+/* Like mrail_lane_release(), with the event that ends the epoch. Keeps the data
+ * that replies to late messages about the epoch need. */
 void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
                        const char *cause) MRAIL_BOTH;
 
@@ -308,6 +313,9 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
  * peer's port selects. The port depends on the local NIC; see
  * mrail_ports_own_lane(). */
 void mrail_ctl_choose_port(mrail_lane_t *lane);
+
+/* Returns the source port that the port rules give the lane. */
+uint16_t mrail_ctl_own_port(const mrail_lane_t *lane);
 
 /* Returns the lane of a slot and creates it if needed. NULL: no budget or no
  * memory is left. */
@@ -377,6 +385,10 @@ void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
 void mrail_move_back(mrail_lane_t *lane, uint32_t seq,
                      mrail_ns_t now_ns) MRAIL_CTL;
 
+/* Starts a move to the source port that the port rules give the lane, unless
+ * the device forbids it or another move is in progress. */
+void mrail_move_home(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_CTL;
+
 /* ---- Choice of the lane that moves (move_decide.c) ---- */
 
 /* Compares the peer's lanes, and moves one that shares its path with others.
@@ -403,7 +415,8 @@ void mrail_paths_init(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Records that something got through on the rail, which ends an outage. */
+/* Records that a completion or datagram has arrived over the rail, which ends
+ * an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
 /* Removes the paths of a peer that is being freed from the lists of the
@@ -427,6 +440,23 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 
 /* Performs the work that is due. Returns the next deadline. */
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
+                          mrail_ns_t now_ns) MRAIL_CTL;
+
+/* ---- Source ports of paths whose uplink fails (own_port.c) ---- */
+
+/* If no lane to the peer is usable, moves a path on which a probe was lost to
+ * the next source port, because the uplink of the last port may have failed.
+ * The next lane of the path takes the port that works. */
+void mrail_path_next_port(mrail_peer_t *peer, unsigned slot,
+                          mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Probes the path's own port if that is due. Returns the next deadline. */
+mrail_ns_t mrail_own_port_run(mrail_peer_t *peer, unsigned slot,
+                              mrail_ns_t now_ns) MRAIL_CTL;
+
+/* Handles the answer to a probe from the path's own port, and returns the lane
+ * to that port if it works. Returns 0 if the path has no such probe. */
+int mrail_own_port_answer(mrail_peer_t *peer, unsigned slot, uint32_t seq,
                           mrail_ns_t now_ns) MRAIL_CTL;
 
 /* ---- Errors of whole rails, and outages (rail_error.c) ---- */

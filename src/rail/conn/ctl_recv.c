@@ -233,7 +233,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);
     ctl_handlers[msg.type].handler(peer, &msg);
-    mrail_ctl_work(peer); /* the message may have changed what is due */
+    mrail_ctl_work(peer); /* the message may have made other messages due */
     /* These messages create or connect a QP, which takes a long time, so let
      * other threads take the control lock before the next message. */
     rail->ud_pause |=

@@ -42,9 +42,9 @@ err:
     return -1;
 }
 
-/* Returns 1 for a late repeat of a request that was already handled. It must be
- * refused: if the request was refused, the peer expects no lane, and if its
- * lane has ended, the peer would not know of a new one. */
+/* Returns 1 for a late repetition of a request that was already handled. This
+ * end must refuse it. If the request was refused, the peer expects no lane. If
+ * its lane has ended, the peer would not know about a new one. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {

@@ -251,9 +251,8 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
     mrail_ns_t next_ns = MRAIL_NS_NEVER;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
-        /* Do not touch the lanes: a progress thread ends them
-         * (mrail_peer_try_end()), and may already be waiting for this lock to
-         * do so. */
+        /* Do not modify the lanes: a progress thread ends them
+         * (mrail_peer_try_end()), and may already be waiting for this lock. */
         peer->state = MRAIL_PEER_GONE;
         mrail_ctl_connected(peer);
         return MRAIL_NS_NEVER;

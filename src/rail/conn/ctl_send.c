@@ -291,13 +291,12 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
     return mrail_ctl_send(peer, mrail_ctl_reply_way(peer), &msg);
 }
 
-/* Sends over the path of a slot. */
-static MRAIL_CTL int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
-                                            mrail_ctl_msg_t *msg)
+/* Sends over the path of a slot, from this source port (0: any). */
+static MRAIL_CTL int mrail_ctl_send_from(mrail_peer_t *peer, unsigned slot,
+                                         uint16_t sport, mrail_ctl_msg_t *msg)
 {
     mrail_path_t *path = &peer->paths[slot];
     unsigned pair = mrail_peer_pair(peer, slot);
-    uint16_t sport = path->sport;
 
     if (path->handle_pair != pair) {
         mrail_ctl_drop_handle(
@@ -313,6 +312,12 @@ static MRAIL_CTL int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
     return mrail_ctl_send_pair(peer, pair, &path->handle, sport, msg);
 }
 
+static MRAIL_CTL int mrail_ctl_send_on_path(mrail_peer_t *peer, unsigned slot,
+                                            mrail_ctl_msg_t *msg)
+{
+    return mrail_ctl_send_from(peer, slot, peer->paths[slot].sport, msg);
+}
+
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
                         unsigned slot)
 {
@@ -323,6 +328,15 @@ int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
     };
 
     return mrail_ctl_send_on_path(peer, slot, &msg);
+}
+
+int mrail_ctl_send_probe_from(mrail_peer_t *peer, uint32_t seq, unsigned slot,
+                              uint16_t sport)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_PROBE, .seq = seq, .path = {.slot = UINT16_MAX}};
+
+    return mrail_ctl_send_from(peer, slot, sport, &msg);
 }
 
 int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,

@@ -119,30 +119,46 @@ static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
     return mrail_rail_post_recv(rail, &rx->wr);
 }
 
-/* Creates `count` receive buffers and posts them to the rail's SRQ. */
-static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
-                                   unsigned count)
+/* Creates at most `count` receive buffers and posts them to the rail's SRQ.
+ * Returns their number, or -errno. */
+static int mrail_lane_make_some(mrail_engine_t *engine, mrail_rail_t *rail,
+                                unsigned count)
 {
     size_t stride = engine->rx_stride;
-    const mrail_rx_chunk_t *chunk;
+    uint32_t lkey;
+    unsigned made;
+    char *base = mrail_rail_rx_buffers(rail, stride, count, &made, &lkey);
     int ret;
 
-    if (count > rail->srq_depth - rail->srq_used) {
-        return -ENOBUFS;
-    }
-    chunk = mrail_rail_add_chunk(rail, count * stride);
-    if (chunk == NULL) {
+    if (base == NULL) {
         return -errno;
     }
-    for (unsigned i = 0; i < count; ++i) {
-        mrail_rx_t *rx = (mrail_rx_t *)((char *)chunk->base + i * stride);
-
-        ret = mrail_rx_start(engine, rail, rx, chunk->mr->lkey);
+    for (unsigned i = 0; i < made; ++i) {
+        ret = mrail_rx_start(engine, rail, (mrail_rx_t *)(base + i * stride),
+                             lkey);
         if (ret != 0) {
             return ret;
         }
         ++rail->srq_used;
         ++rail->srq_spare;
+    }
+    return (int)made;
+}
+
+/* Creates `count` receive buffers and posts them to the rail's SRQ. */
+static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
+                                   unsigned count)
+{
+    int made;
+
+    if (count > rail->srq_depth - rail->srq_used) {
+        return -ENOBUFS;
+    }
+    for (; count != 0; count -= (unsigned)made) {
+        made = mrail_lane_make_some(engine, rail, count);
+        if (made < 0) {
+            return made;
+        }
     }
     return 0;
 }
@@ -322,7 +338,6 @@ int mrail_lane_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
     struct ibv_ah_attr path;
     int ret;
 
-    lane->remote_index = remote->index;
     lane->tx_tag = mrail_data_tag(remote->index, lane->epoch);
     lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
     lane->remote_rail = remote->src_rail;

@@ -121,7 +121,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     }
     mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
     mrail_ctl_learn(peer, &hello);
-    if (peer->tables == NULL) { /* no memory: the peer has failed */
+    if (peer->tables == NULL) { /* out of memory: the peer has failed */
         if (lane != NULL) {
             mrail_lane_release(lane);
         }
@@ -180,6 +180,12 @@ static uint16_t mrail_ctl_port_of(const mrail_lane_t *lane, uint32_t nic,
                                    own);
 }
 
+uint16_t mrail_ctl_own_port(const mrail_lane_t *lane)
+{
+    return mrail_ctl_port_of(lane, lane->rail->attr.nic_index,
+                             lane->peer->rails[lane->remote_rail].nic_index);
+}
+
 void mrail_ctl_choose_port(mrail_lane_t *lane)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -189,8 +195,7 @@ void mrail_ctl_choose_port(mrail_lane_t *lane)
     uint32_t other_nic = peer->rails[lane->remote_rail].nic_index;
     unsigned spine;
 
-    lane->sport = (path->turn != 0) ? path->sport
-                                    : mrail_ctl_port_of(lane, nic, other_nic);
+    lane->sport = (path->turn != 0) ? path->sport : mrail_ctl_own_port(lane);
     mrail_ports_segment_of_nested(
         mrail_config_uplinks(config), config->spine_uplinks,
         mrail_ctl_port_of(lane, other_nic, nic), &lane->uplink, &spine);

@@ -32,10 +32,12 @@ static void mrail_move_done(mrail_lane_t *lane)
     mrail_debug("peer %016llx lane %u moves from source port %u to %u",
                 (unsigned long long)peer->id, lane->slot, before, lane->sport);
     mrail_page_event(peer->engine->page,
-                     "lane %u to peer %016llx: source port %u -> %u (shares "
-                     "its path)",
+                     "lane %u to peer %016llx: source port %u -> %u (%s)",
                      lane->slot, (unsigned long long)peer->id, before,
-                     lane->sport);
+                     lane->sport,
+                     (peer->engine->config.uplinks == MRAIL_SIZE_AUTO)
+                         ? "shares its path"
+                         : "its own uplink works again");
     path->sport = lane->sport;
     path->moves += (path->moves < UINT16_MAX);
     ++peer->engine->counters.lanes_moved;
@@ -162,6 +164,16 @@ void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
     if (mrail_port_move_request(&lane->move, newest_p, seq, now_ns) &&
         mrail_move_is_possible(lane)) {
         mrail_move_start(lane, mrail_move_choose(lane, like), seq, 0, now_ns);
+    }
+}
+
+void mrail_move_home(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    uint16_t sport = mrail_ctl_own_port(lane);
+
+    if ((sport != lane->sport) && mrail_move_is_possible(lane) &&
+        mrail_port_move_request(&lane->move, NULL, 0, now_ns)) {
+        mrail_move_start(lane, sport, 0, 0, now_ns);
     }
 }
 

@@ -62,28 +62,13 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
-/* If no lane to the peer is usable, moves a path on which a probe was lost to
- * the next source port, because the uplink of the last port may have failed.
- * The next lane of the path takes the port that works. */
-static MRAIL_CTL void mrail_path_next_port(mrail_peer_t *peer, unsigned slot)
-{
-    mrail_path_t *path = &peer->paths[slot];
-
-    if ((path->health.state == MRAIL_HEALTH_PROBING) &&
-        (path->num_probes != 0) && (slot < peer->num_pairs) &&
-        (peer->unreachable_ns != 0)) {
-        path->sport = mrail_rail_control_port(
-            mrail_path_rail(peer, slot), &peer->engine->config, ++path->turn);
-    }
-}
-
 static MRAIL_CTL void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
     uint32_t seq = ++peer->engine->ctl_seq;
 
-    mrail_path_next_port(peer, slot);
+    mrail_path_next_port(peer, slot, now_ns);
     path->probe_ns = now_ns;
     path->blocked =
         (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot) == -EAGAIN);
@@ -281,7 +266,7 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 
     if ((event == MRAIL_HEALTH_TIMEOUT) ||
         (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
-        cause = path->cause; /* report what set the deadline */
+        cause = path->cause; /* report the reason for the deadline */
     } else if (((path->health.state != before) &&
                 (before != MRAIL_HEALTH_DOWN)) ||
                (event == MRAIL_HEALTH_PORT_DOWN)) {
@@ -386,9 +371,11 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
     if (path->blocked) {
         (void)mrail_ctl_await_buffer(peer);
     }
-    return (path->blocked && (path->health.state != MRAIL_HEALTH_DOWN))
-               ? MRAIL_NS_NEVER
-               : path->health.due_ns;
+    return mrail_ns_min(
+        mrail_own_port_run(peer, slot, now_ns),
+        (path->blocked && (path->health.state != MRAIL_HEALTH_DOWN))
+            ? MRAIL_NS_NEVER
+            : path->health.due_ns);
 }
 
 static int mrail_path_has_probe(const mrail_path_t *path, uint32_t seq)
@@ -419,6 +406,10 @@ int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_path_t *path = &peer->paths[slot];
 
+        if (mrail_own_port_answer(peer, slot, seq, now_ns)) {
+            peer->answer_ns = now_ns;
+            return 1;
+        }
         if (mrail_path_has_probe(path, seq)) {
             peer->answer_ns = now_ns;
             path->num_probes = 0;
@@ -434,6 +425,7 @@ void mrail_paths_init(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
         mrail_health_init(&peer->paths[slot].health, mrail_clock_now());
+        mrail_port_return_init(&peer->paths[slot].port_return);
         mrail_list_init(&peer->paths[slot].affected);
         peer->paths[slot].peer = peer;
     }

@@ -188,8 +188,8 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
               rail->attr.device, rail->attr.port, cause);
 }
 
-/* Probes some paths to see whether the rail carries anything. If all visited
- * lanes are closing, the search continues in the next iteration. */
+/* Probes some paths to determine whether the rail carries anything. If all
+ * visited lanes are closing, the search continues in the next iteration. */
 static MRAIL_CTL void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
     unsigned count = 0;

@@ -123,15 +123,16 @@ void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
 
 /* Returns 1 if the lane may carry replies: it must be up. The peer may send on
  * a lane before its LANE_READY arrives here. If the lane ended before that, a
- * reply on it would be lost unnoticed. */
+ * reply on it would be lost without notice. */
 static MRAIL_DATA int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
            (lane->peer->seen_mask & (1ull << lane->slot));
 }
 
-/* Sends what the lane owes. Returns 0. Returns -EAGAIN if the lane is not up,
- * its send queue is full, or the peer's request cannot be answered yet. */
+/* Sends the reply that the lane owes. Returns 0. Returns -EAGAIN if the lane is
+ * not up, its send queue is full, or the peer's request cannot be answered
+ * yet. */
 static MRAIL_DATA int mrail_am_send_reply(mrail_engine_t *engine,
                                           mrail_lane_t *lane)
 {

@@ -231,8 +231,8 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 }
 
 /* An operation whose quota waits for its rails lets later operations pass,
- * because these may use other rails. Operations that share its quota wait for the
- * same rails. */
+ * because these may use other rails. Operations that share its quota wait for
+ * the same rails. */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     const mrail_quota_t *waiting = NULL;

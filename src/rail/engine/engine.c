@@ -199,10 +199,10 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
     for (unsigned i = 0; (ret == 0) && (i < MRAIL_ARRAY_SIZE(pools)); ++i) {
         ret = mrail_pool_grow(pools[i]);
         if (ret != 0) {
-            mrail_rail_explain(engine->rails[0].attr.device,
-                               (size_t)pools[i]->params.elems_per_chunk *
-                                   pools[i]->params.elem_size,
-                               -ret);
+            ret = mrail_rail_explain(engine->rails[0].attr.device,
+                                     (size_t)pools[i]->params.elems_per_chunk *
+                                         pools[i]->params.elem_size,
+                                     -ret);
             mrail_error("cannot allocate send buffers: %s", strerror(-ret));
         }
     }

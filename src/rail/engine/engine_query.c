@@ -137,7 +137,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         memory_p->queues += (size_t)rail->cq->cqe * MRAIL_CQ_ENTRY +
                             rail->srq_depth * MRAIL_RQ_ENTRY;
         memory_p->pools +=
-            (size_t)rail->srq_used * engine->rx_stride +
+            rail->rx_bytes +
             (MRAIL_UD_RX + MRAIL_UD_TX) * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
     }
     mrail_ctl_unlock(engine);

@@ -123,6 +123,16 @@ static void export_sums(const mrail_lane_t *lane, mrail_page_rail_t *to)
     to->idle_ns += lane->idle_ns;
 }
 
+/* Returns the next free entry, or NULL. */
+static mrail_page_lane_t *export_entry(mrail_page_t *page)
+{
+    if (page->num_lanes == MRAIL_PAGE_LANES) {
+        ++page->more_lanes;
+        return NULL;
+    }
+    return &page->lanes[page->num_lanes++];
+}
+
 static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
 {
     const mrail_path_t *path = &lane->peer->paths[lane->slot];
@@ -132,11 +142,10 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
     if ((lane->rail != NULL) && (lane->rail->index < page->num_rails)) {
         export_sums(lane, &page->rails[lane->rail->index]);
     }
-    if (page->num_lanes == MRAIL_PAGE_LANES) {
-        ++page->more_lanes;
+    to = export_entry(page);
+    if (to == NULL) {
         return;
     }
-    to = &page->lanes[page->num_lanes++];
     to->peer = lane->peer->id;
     to->bytes = lane->am_carried + lane->rma_carried;
     to->rate = mrail_tele_window_rate(&lane->sched.meter);
@@ -154,6 +163,33 @@ static void export_lane(const mrail_lane_t *lane, mrail_page_t *page)
                  : mrail_lane_state_name(lane->state));
 }
 
+/* Adds the paths whose lane has failed and is closed. */
+static void export_lost_paths(const mrail_peer_t *peer, mrail_page_t *page)
+{
+    for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
+        const mrail_path_t *path = &peer->paths[slot];
+        mrail_page_lane_t *to;
+
+        if ((peer->lanes[slot] != NULL) || (path->sport == 0) ||
+            (path->health.state == MRAIL_HEALTH_UP)) {
+            continue;
+        }
+        to = export_entry(page);
+        if (to == NULL) {
+            continue;
+        }
+        *to = (mrail_page_lane_t){
+            .peer = peer->id,
+            .slot = (uint16_t)slot,
+            .sport = path->sport,
+            .rail = (uint16_t)mrail_path_rail(peer, slot)->index,
+            .moves = path->moves,
+        };
+        snprintf(to->state, sizeof(to->state), "%s",
+                 mrail_health_state_name(path->health.state));
+    }
+}
+
 static void export_lanes(const mrail_engine_t *engine, mrail_page_t *page)
 {
     const mrail_peer_t *peer;
@@ -162,6 +198,9 @@ static void export_lanes(const mrail_engine_t *engine, mrail_page_t *page)
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
         mrail_for_each_lane(lane, peer) {
             export_lane(lane, page);
+        }
+        if ((peer->state == MRAIL_PEER_KNOWN) && !mrail_peer_has_failed(peer)) {
+            export_lost_paths(peer, page);
         }
     }
 }
@@ -179,7 +218,7 @@ static void export_counters(const mrail_engine_t *engine, mrail_page_t *page)
 _Static_assert(MRAIL_COUNTERS(MRAIL_COUNTER_ONE) <= MRAIL_PAGE_COUNTERS,
                "the telemetry page has no room for all counters");
 
-/* Switches recording as the parameter and the readers want it. */
+/* Switches recording as the parameter and the readers request it. */
 static void export_switch(mrail_engine_t *engine)
 {
     int wanted = engine->config.telemetry_recording ||

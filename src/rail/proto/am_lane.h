@@ -116,8 +116,8 @@ static inline int mrail_am_lane_receive(mrail_am_lane_t *am, uint32_t length)
  * up, is free, so that at most two updates are unread. It is due at once if the
  * peer has only its reserved credits left. The peer may need them to replay a
  * missing message, while messages that wait for it occupy all other credits. It
- * may use them only when it knows that all earlier messages have arrived, which
- * the update says. */
+ * may use them only when the update shows that all earlier messages have
+ * arrived. */
 static inline int mrail_am_lane_update_due(const mrail_am_lane_t *am)
 {
     unsigned unadvertised = (uint16_t)(am->granted - am->advertised);

@@ -65,7 +65,7 @@ typedef struct mrail_am_stream {
  * message carries. */
 typedef struct mrail_am_reply {
     uint8_t flags;     /* flags of mrail_data_hdr_t */
-    uint16_t returned; /* with RETURN: credits that count as used */
+    uint16_t returned; /* with RETURN: number of credits that count as used */
 } mrail_am_reply_t;
 
 void mrail_am_stream_init(mrail_am_stream_t *stream);

@@ -36,8 +36,8 @@
 
 /* Interval between divisions; queued bytes change all the time. */
 #define MRAIL_FAIR_SHARE_PERIOD_NS (2 * MRAIL_NS_PER_MS)
-/* A rail's rate is known after this many chunks and at least
- * MRAIL_FAIR_SHARE_LOOK_NS. With slow chunks it is known after
+/* The rate of a rail is known after this many chunks and at least
+ * MRAIL_FAIR_SHARE_LOOK_NS. If chunks are slow, the rate is known after
  * MRAIL_FAIR_SHARE_LOOK_LONG. */
 #define MRAIL_FAIR_SHARE_CHUNKS 24
 #define MRAIL_FAIR_SHARE_LOOK_NS (10 * MRAIL_NS_PER_MS)
@@ -78,7 +78,7 @@ double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
 
 /* The present state of a rail in one direction. */
 typedef struct mrail_fair_share_rail {
-    uint64_t rate;  /* measured, bytes per second; 0: unknown */
+    uint64_t rate;  /* measured rate, bytes per second; 0: unknown */
     uint64_t moved; /* total number of bytes */
     uint64_t done;  /* total number of chunks */
 } mrail_fair_share_rail_t;

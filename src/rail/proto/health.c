@@ -83,7 +83,7 @@ static const mrail_health_move_t
                     [MRAIL_HEALTH_STALLED] = STAY(RETIRED),
                     [MRAIL_HEALTH_QP_STALLED] = STAY(RETIRED),
                     [MRAIL_HEALTH_CQE_ERROR] =
-                        STAY(RETIRED), /* its last requests return */
+                        STAY(RETIRED), /* the last requests of the QP return */
                     [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
                     [MRAIL_HEALTH_PROBE_REPLY] = STAY(RETIRED),
                     [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, PROBE),

@@ -25,8 +25,8 @@
 typedef enum mrail_health_state {
     MRAIL_HEALTH_UP,
     MRAIL_HEALTH_SUSPECT, /* gets no new work until it answers */
-    MRAIL_HEALTH_DOWN,    /* its port is down; only earlier requests complete */
-    MRAIL_HEALTH_RETIRED, /* its QP was given up; the path backs off */
+    MRAIL_HEALTH_DOWN,    /* the port is down; only earlier requests complete */
+    MRAIL_HEALTH_RETIRED, /* the QP was given up; the path backs off */
     MRAIL_HEALTH_PROBING, /* returns if it answers a probe */
     MRAIL_HEALTH_STATES
 } mrail_health_state_t;

@@ -16,7 +16,7 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_UNVALIDATED, /* connected on a path that had failed */
     MRAIL_LANE_VALIDATING,  /* a READ is in flight on that path */
     MRAIL_LANE_UP,
-    MRAIL_LANE_EVICT_WANTED,    /* this end evicts it once it is idle */
+    MRAIL_LANE_EVICT_WANTED,    /* this end evicts the lane once it is idle */
     MRAIL_LANE_EVICT_REQUESTED, /* as EVICT_WANTED, but the peer requests it */
     MRAIL_LANE_LEAVING,         /* takes no new work */
     MRAIL_LANE_LEAVING_REQUESTED,
@@ -66,8 +66,8 @@ typedef enum mrail_lane_event {
     MRAIL_LANE_EV_LEAVE,      /* must be given up; others take its work */
     MRAIL_LANE_EV_CARRY,      /* must be given up; no lane takes its work */
     MRAIL_LANE_EV_RELEASE,    /* the lane is idle */
-    MRAIL_LANE_EV_DRAINED,    /* its requests are complete, and a requested
-                               * CONFIRM was sent */
+    MRAIL_LANE_EV_DRAINED,    /* the requests of the lane are complete, and a
+                               * requested CONFIRM was sent */
     MRAIL_LANE_EV_NO_READY,   /* time limit */
     MRAIL_LANE_EV_SUPERSEDED, /* the peer has requested another lane instead */
     MRAIL_LANE_EV_REAPED,

@@ -136,7 +136,7 @@ typedef struct mrail_ctl_msg {
     mrail_ctl_type_t type;
     uint8_t src_rail;    /* rail that sends this message */
     uint32_t seq;        /* number of the request; a reply repeats it */
-    uint64_t dst_cookie; /* from the receiver's address */
+    uint64_t dst_cookie; /* cookie from the receiver's address */
     uint64_t src_cookie;
     uint64_t src_id;
     union {

@@ -113,8 +113,8 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
     mrail_lane_event(lane, MRAIL_LANE_EV_KEEP, "in use");
 }
 
-/* Takes the lane out of use, or keeps it. Called again while its bit is in
- * evict_mask. */
+/* Takes the lane out of use, or keeps it. The caller repeats the call while the
+ * bit of the lane is in evict_mask. */
 static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;

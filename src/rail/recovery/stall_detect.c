@@ -8,7 +8,7 @@
  * the measured rate of the lane. The path becomes suspect only after a multiple
  * of that time, and its probes have that time for their answers.
  *
- * A process that only waits sends nothing, so it would not notice a failure.
+ * A process that only waits sends nothing, so it would not detect a failure.
  * Each peer to which no request was sent for KEEPALIVE_INTERVAL therefore gets
  * a small READ. The peer's NIC answers it even if the process is computing, or
  * is stopped in a debugger.
@@ -71,9 +71,9 @@ static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (is_unchanged && !lane->last_read &&
         (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
         lane->pinged_am = lane->am.sent;
-        /* The receiver acknowledges on its own only when half a window is free.
-         * Without this request, the last messages of a burst to each peer would
-         * keep their send buffers while the peer is idle. */
+        /* Without a request, the receiver acknowledges only when half a window
+         * is free. The last messages of a burst to each peer would then keep
+         * their send buffers while the peer is idle. */
         mrail_am_request_ack(lane->peer);
     }
     return 1;

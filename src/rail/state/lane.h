@@ -97,7 +97,6 @@ struct mrail_lane {
                         * the QP ends */
     uint16_t slot;     /* number among the peer's lanes */
     uint16_t epoch;    /* agreed by both ends; the initiator chooses it */
-    uint16_t remote_index;
     uint16_t sport;
     unsigned uplink;  /* with port rules: uplink of the peer's leaf that its
                        * source port selects */

@@ -28,7 +28,7 @@ typedef struct mrail_done {
 
 /* The target of a small PUT, for its replay; see data/put.h. */
 typedef struct mrail_put {
-    uint64_t id; /* like mrail_op_t.id */
+    uint64_t id; /* same number as mrail_op_t.id */
     uint64_t remote_address;
     uint64_t ep_id; /* 0: the PUT is not replayed, because it was refused or its
                      * endpoint was cancelled */

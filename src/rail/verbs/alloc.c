@@ -6,9 +6,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
-void mrail_rail_explain(const char *device, size_t length, int error)
+int mrail_rail_explain(const char *device, size_t length, int error)
 {
     struct rlimit limit;
 
@@ -18,6 +19,7 @@ void mrail_rail_explain(const char *device, size_t length, int error)
                     "%llu kB; raise it (ulimit -l unlimited)",
                     device, length, (unsigned long long)limit.rlim_cur / 1024);
     }
+    return -error;
 }
 
 /* The flags must be constants. With variable flags, the macro ibv_reg_mr() in
@@ -59,20 +61,23 @@ int mrail_rail_dereg(struct ibv_mr *mr)
 }
 
 struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
-                                mrail_access_t access, void **buffer_p)
+                                size_t alignment, mrail_access_t access,
+                                void **buffer_p)
 {
     struct ibv_mr *mr;
     int error;
 
-    if (posix_memalign(buffer_p, 4096, length) != 0) {
+    if (posix_memalign(buffer_p, alignment, length) != 0) {
         *buffer_p = NULL;
         errno = ENOMEM;
         return NULL;
     }
+    if (alignment == MRAIL_HUGE_PAGE) {
+        (void)madvise(*buffer_p, length, MADV_HUGEPAGE); /* may be disabled */
+    }
     mr = mrail_rail_reg(rail, *buffer_p, length, access);
     if (mr == NULL) {
         error = errno;
-        mrail_rail_explain(rail->attr.device, length, error);
         free(*buffer_p);
         *buffer_p = NULL;
         errno = error;

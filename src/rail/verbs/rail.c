@@ -79,12 +79,13 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
         rail->max_chunks = MRAIL_MAX(
             ((unsigned)rail->cq->cqe - rail->srq_depth) / 2, rail->max_chunks);
     }
-    rail->flush_mr = mrail_rail_alloc(rail, 4096, MRAIL_ACCESS_READ, &page);
+    rail->flush_mr = mrail_rail_alloc(rail, MRAIL_PAGE, MRAIL_PAGE,
+                                      MRAIL_ACCESS_READ, &page);
     rail->flush_page = page;
     if (rail->flush_mr == NULL) {
-        return -errno;
+        return mrail_rail_explain(rail->attr.device, MRAIL_PAGE, errno);
     }
-    memset(page, 0, 4096);
+    memset(page, 0, MRAIL_PAGE);
     return 0;
 }
 
@@ -193,39 +194,10 @@ static void mrail_rail_free_mr(struct ibv_mr *mr, void *buffer)
     free(buffer);
 }
 
-const mrail_rx_chunk_t *mrail_rail_add_chunk(mrail_rail_t *rail, size_t size)
-{
-    mrail_rx_chunk_t *chunk = calloc(1, sizeof(*chunk));
-
-    if (chunk == NULL) {
-        return NULL;
-    }
-    chunk->mr = mrail_rail_alloc(rail, size, MRAIL_ACCESS_OWN, &chunk->base);
-    if (chunk->mr == NULL) {
-        free(chunk);
-        return NULL;
-    }
-    chunk->next = rail->chunks;
-    rail->chunks = chunk;
-    return chunk;
-}
-
 void mrail_rail_destroy_srq(mrail_rail_t *rail)
 {
     ibv_destroy_srq(rail->srq);
     rail->srq = NULL;
-}
-
-void mrail_rail_free_buffers(mrail_rail_t *rail)
-{
-    mrail_rx_chunk_t *chunk;
-
-    while ((chunk = rail->chunks) != NULL) {
-        rail->chunks = chunk->next;
-        ibv_dereg_mr(chunk->mr);
-        free(chunk->base);
-        free(chunk);
-    }
 }
 
 void mrail_rail_close(mrail_rail_t *rail)

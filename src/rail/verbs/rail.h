@@ -31,12 +31,14 @@ typedef enum mrail_flow {
     MRAIL_FLOWS
 } mrail_flow_t;
 
-/* A group of receive buffers that are allocated and registered together. */
-typedef struct mrail_rx_chunk {
-    struct mrail_rx_chunk *next;
+/* Memory for receive buffers that is allocated and registered at once. */
+typedef struct mrail_rx_block {
+    struct mrail_rx_block *next;
     struct ibv_mr *mr;
     void *base;
-} mrail_rx_chunk_t;
+    size_t size; /* bytes */
+    size_t used; /* bytes that are buffers */
+} mrail_rx_block_t;
 
 /* A received datagram that waits for its handler. */
 typedef struct mrail_ud_recv {
@@ -69,8 +71,9 @@ typedef struct mrail_rail {
                             * atomic for readers without it */
     unsigned srq_back;     /* atomic: returned buffers to be added to
                             * srq_spare */
-    mrail_rx_chunk_t *chunks; /* all chunks; a device cannot return buffers
-                               * from an SRQ */
+    mrail_rx_block_t *blocks; /* all blocks, the newest first; a device cannot
+                               * return buffers from an SRQ; control lock */
+    size_t rx_bytes;          /* sum of their sizes */
     /* The port reports that it is down; control lock, atomic for readers
      * without it. */
     int port_down;
@@ -190,10 +193,14 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
 
 void mrail_rail_close(mrail_rail_t *rail);
 
-/* Allocates and registers a group of receive buffers, `size` bytes in total.
- * Because the device may hold some of them, only mrail_rail_free_buffers()
- * frees them. Returns NULL with errno set on failure. */
-const mrail_rx_chunk_t *mrail_rail_add_chunk(mrail_rail_t *rail, size_t size);
+/* ---- Receive buffers (rx_blocks.c) ---- */
+
+/* Returns registered memory for 1 to `count` receive buffers of `stride` bytes
+ * each, and writes their number and the key. Because the device may hold some
+ * of them, only mrail_rail_free_buffers() frees them. Returns NULL with errno
+ * set on failure. Control lock held. */
+void *mrail_rail_rx_buffers(mrail_rail_t *rail, size_t stride, unsigned count,
+                            unsigned *count_p, uint32_t *lkey_p);
 
 /* Posts receive buffers to the SRQ. Returns 0 or -errno. */
 static inline int mrail_rail_post_recv(mrail_rail_t *rail,
@@ -271,8 +278,8 @@ void mrail_rail_free_ahs(mrail_rail_t *rail);
 /* ---- Registered memory (alloc.c) ---- */
 
 /* Logs one error line about a failed registration if the locked-memory limit
- * may be the cause. */
-void mrail_rail_explain(const char *device, size_t length, int error);
+ * may be the cause. Returns -error. */
+int mrail_rail_explain(const char *device, size_t length, int error);
 
 /* Access of peers to registered memory. */
 typedef enum mrail_access {
@@ -293,10 +300,17 @@ struct ibv_mr *mrail_rail_reg_dmabuf(mrail_rail_t *rail, int fd,
 /* Deregisters memory. Returns 0, or -1 with errno set. */
 int mrail_rail_dereg(struct ibv_mr *mr);
 
-/* Allocates page-aligned, registered memory. Its contents are undefined. The
- * caller frees the registration and the memory. */
+/* Sizes of pages on x86-64. */
+#define MRAIL_PAGE ((size_t)4096)
+#define MRAIL_HUGE_PAGE ((size_t)2 << 20)
+
+/* Allocates registered memory, on huge pages if `alignment` is MRAIL_HUGE_PAGE
+ * and the kernel has them. Its contents are undefined. The caller frees the
+ * registration and the memory. Returns NULL with errno set on failure, and logs
+ * nothing; see mrail_rail_explain(). */
 struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
-                                mrail_access_t access, void **buffer_p);
+                                size_t alignment, mrail_access_t access,
+                                void **buffer_p);
 
 /* ---- Events of the completion channels and of the device. Both are in
  * non-blocking mode (events.c) ---- */

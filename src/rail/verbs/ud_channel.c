@@ -65,6 +65,7 @@ int mrail_rail_ud_open(mrail_rail_t *rail)
                 .max_send_sge = 1,
                 .max_recv_sge = 1},
     };
+    size_t size = (size_t)(MRAIL_UD_RX + MRAIL_UD_TX) * MRAIL_UD_SLOT;
     void *buffer;
 
     rail->ud_channel = ibv_create_comp_channel(rail->ctx);
@@ -76,14 +77,13 @@ int mrail_rail_ud_open(mrail_rail_t *rail)
     if (rail->ud_cq == NULL) {
         return -errno;
     }
-    rail->ud_mr = mrail_rail_alloc(
-        rail, (size_t)(MRAIL_UD_RX + MRAIL_UD_TX) * MRAIL_UD_SLOT,
-        MRAIL_ACCESS_OWN, &buffer);
+    rail->ud_mr =
+        mrail_rail_alloc(rail, size, MRAIL_PAGE, MRAIL_ACCESS_OWN, &buffer);
     rail->ud_buffers = buffer;
     if (rail->ud_mr == NULL) {
-        return -errno;
+        return mrail_rail_explain(rail->attr.device, size, errno);
     }
-    memset(buffer, 0, (size_t)(MRAIL_UD_RX + MRAIL_UD_TX) * MRAIL_UD_SLOT);
+    memset(buffer, 0, size);
     init.send_cq = init.recv_cq = rail->ud_cq;
     rail->ud_qp = ibv_create_qp(rail->pd, &init);
     if (rail->ud_qp == NULL) {

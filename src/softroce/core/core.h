@@ -79,7 +79,7 @@ typedef struct sroce_rwqe {
     uint64_t wr_id;
     uint32_t num_sge;
     uint32_t length;
-    struct ibv_sge sge[]; /* up to max_sge of the ring */
+    struct ibv_sge sge[]; /* up to the ring's max_sge entries */
 } sroce_rwqe_t;
 
 typedef struct sroce_rq {
@@ -121,7 +121,7 @@ typedef struct sroce_swqe {
     uint32_t length;
     uint32_t first_psn; /* valid once idx is before req.alloc */
     uint32_t num_pkts;  /* PSNs */
-    uint32_t imm;       /* in network byte order */
+    uint32_t imm;       /* immediate data in network byte order */
     uint8_t opcode;     /* enum ibv_wr_opcode */
     uint8_t flags;      /* enum ibv_send_flags */
     uint8_t num_sge;    /* 0 if the data is inline */
@@ -293,7 +293,7 @@ struct sroce_dev {
     uint32_t num_timers;
     uint32_t max_timers;
     mrail_ns_t write_delay_ns; /* 0: WRITEs are placed at once */
-    sroce_delayed_write_t *delayed_write_head; /* in order of due_ns */
+    sroce_delayed_write_t *delayed_write_head; /* ordered by due_ns */
     sroce_delayed_write_t *delayed_write_tail;
     uint64_t delayed_write_bytes;
 };
@@ -355,7 +355,7 @@ typedef struct sroce_rx {
     const sroce_rxpkt_t *pkt;
     const sroce_op_t *op;
     sroce_bth_t bth;
-    const uint8_t *ext; /* after the BTH */
+    const uint8_t *ext; /* extended headers, after the BTH */
     const uint8_t *payload;
     uint32_t payload_bytes;
     mrail_ns_t now_ns;

@@ -4,9 +4,9 @@
  * acknowledgements take different paths.
  *
  * The device's write delay postpones placement. Any later write to host memory
- * by the same device, such as a completion, places all earlier WRITEs first. A
- * READ or atomic also does so, because it must not overtake WRITEs. There is no
- * order between devices; a multi-rail transport must enforce it.
+ * by the same device, such as a completion, places all earlier WRITEs first. So
+ * does a READ or atomic, because it must not overtake WRITEs. There is no order
+ * between devices; a multi-rail transport must enforce it.
  */
 #include "config.h"
 #include "softroce/core/core.h"

@@ -144,7 +144,7 @@ mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev);
 #define SROCE_RX_ANY_ID 0x1
 
 typedef struct sroce_rxpkt {
-    const uint8_t *data; /* from the BTH to the ICRC, inclusive */
+    const uint8_t *data; /* bytes from the BTH to the ICRC, inclusive */
     uint32_t length;
     uint32_t src_ip;
     uint32_t dst_ip; /* 0: the device's own */
@@ -305,8 +305,8 @@ typedef struct sroce_qp_params {
     enum ibv_qp_type type; /* IBV_QPT_RC, IBV_QPT_UD */
     sroce_cq_t *send_cq;
     sroce_cq_t *recv_cq;
-    sroce_srq_t *srq;      /* or NULL */
-    struct ibv_qp_cap cap; /* in: requested; out: allocated */
+    sroce_srq_t *srq;      /* NULL: no SRQ */
+    struct ibv_qp_cap cap; /* input: requested; output: allocated */
     int sq_sig_all;
     void *user;
 } sroce_qp_params_t;
@@ -352,8 +352,9 @@ sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn);
 /*
  * Returns the ICRC of a RoCEv2 packet over IPv4 with DF set and identification
  * 0. `iov` holds the `udp_bytes` - 4 bytes from the BTH to the pad, where
- * udp_bytes is the UDP payload with the ICRC. The ICRC goes on the wire least
- * significant byte first. Source: IBA annex A17.3.3 (RoCEv2 ICRC), 7.8.1.
+ * udp_bytes is the UDP payload with the ICRC. The sender transmits the ICRC
+ * with the least significant byte first. Source: IBA annex A17.3.3 (RoCEv2
+ * ICRC), 7.8.1.
  */
 uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
                     uint32_t udp_bytes, const struct iovec *iov,

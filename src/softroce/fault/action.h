@@ -74,7 +74,7 @@ static inline uint32_t sroce_fault_span_us(uint64_t value)
 }
 
 typedef enum sroce_fault_kind {
-    SROCE_FAULT_KIND_FIXED,   /* without a value */
+    SROCE_FAULT_KIND_FIXED,   /* action without a value */
     SROCE_FAULT_KIND_PPM,     /* 0.01, 1% */
     SROCE_FAULT_KIND_SIDE,    /* tx, rx, both */
     SROCE_FAULT_KIND_TIME,    /* 20us */

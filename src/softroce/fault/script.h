@@ -68,7 +68,7 @@ typedef struct sroce_fault_script {
     uint64_t seed;
     int seed_given;
     unsigned num_steps;
-    sroce_fault_step_t *steps; /* in file order */
+    sroce_fault_step_t *steps; /* steps in the order of the file */
 } sroce_fault_script_t;
 
 /* Returns the file name for messages. Of a long path, only the end is kept, so

@@ -290,8 +290,8 @@ static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     }
     if ((fd < 0) && msg->has_fd) {
         /* The daemon has reached its descriptor limit, and the kernel has
-         * dropped the descriptor. It is unknown how long the socket stays in
-         * the kernel's array. */
+         * dropped the descriptor. The socket may stay in the kernel's array for
+         * an unknown time. */
         daemon->broken[msg->dev] = 1;
         reply.status = -EMFILE;
     }

@@ -340,8 +340,8 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
         sroce_credit_commit(ctx);
         return 0;
     }
-    /* Credit was taken for full packets, so return what the last one does not
-     * need. */
+    /* Credit was taken for full packets, so return the part that the last
+     * packet does not need. */
     sroce_credit_return(batch->dest_dev, batch->dest_slot,
                         credit -
                             sroce_host_credit(batch->length, batch->num_pkts));

@@ -106,7 +106,7 @@ typedef struct sroce_host_batch {
 /* The scheduling state of a queue pair, which determines the list that it is
  * on. */
 typedef enum sroce_host_qp_sched {
-    SROCE_QP_SCHED_IDLE,   /* on no list */
+    SROCE_QP_SCHED_IDLE,   /* the QP is on no list */
     SROCE_QP_SCHED_READY,  /* ctx->ready */
     SROCE_QP_SCHED_WAITING /* ctx->waiting, until wake_ns */
 } sroce_host_qp_sched_t;
@@ -214,7 +214,7 @@ struct sroce_host_ctx {
     /* Written with ctx->lock held; the control thread reads them without it. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
     _Atomic int armed;   /* polls left until an armed CQ no longer counts */
-    int port_down;       /* as reported by the last async event */
+    int port_down;       /* state that the last async event reported */
     int async_write_fd;
     unsigned async_reported; /* port events read */
     uint32_t async_acked;
@@ -370,7 +370,7 @@ void sroce_tx_activate(sroce_host_qp_t *qp);
 /* Sends the queue pair's pending acknowledgements, or as many as it can in 500
  * us. */
 void sroce_tx_finish(sroce_host_qp_t *qp);
-void sroce_tx_remove(sroce_host_qp_t *qp); /* before destroying */
+void sroce_tx_remove(sroce_host_qp_t *qp); /* called before a QP is destroyed */
 void sroce_tx_progress(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 /* Returns the time of the next packet to send, or MRAIL_NS_NEVER if nothing is
  * waiting. */

@@ -100,12 +100,12 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Control thread ---- */
 
-/* Used only by the control thread. */
+/* used only by the control thread */
 static int control_no_epoll; /* sleep without the epoll set this time */
 static int control_is_notified =
     1; /* the connection to the session daemon may be readable */
 static int control_has_received; /* the last iteration received packets */
-static int control_is_spinning;  /* this iteration does not follow a sleep */
+static int control_is_spinning;  /* 1: this iteration does not follow a sleep */
 
 void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
 {
@@ -361,8 +361,8 @@ static int sroce_exit_lock(pthread_mutex_t *lock)
 }
 
 /* Exports the counters of a process that exits without closing its devices.
- * They may never have been exported before, because the control thread does so
- * only when it finds the application absent. */
+ * They may never have been exported before, because the control thread exports
+ * them only when it finds the application absent. */
 __attribute__((destructor)) static void sroce_exit_export(void)
 {
     sroce_host_ctx_t *ctx;

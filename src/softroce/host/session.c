@@ -174,7 +174,7 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
 
 /* Claims the addresses of a list. They may belong to several network
  * namespaces, so no single socket can reserve them all. A lock on the list's
- * file does so instead. */
+ * file reserves them instead. */
 static int sroce_session_await_list(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {
@@ -288,8 +288,8 @@ static int sroce_session_make_file(const sroce_session_params_t *params,
     if (fd < 0) {
         return -errno;
     }
-    /* Allocate all pages now. If the file system is full, a process that
-     * touches a missing page gets SIGBUS. */
+    /* Allocate all pages now. If the file system is full, an access to a
+     * missing page would cause SIGBUS. */
     ret = -posix_fallocate(fd, 0, (off_t)size);
     if ((ret == 0) && (flock(fd, LOCK_EX) != 0)) {
         ret = -errno;

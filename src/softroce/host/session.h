@@ -133,7 +133,7 @@ typedef struct sroce_session_dev {
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
     _Atomic uint32_t loss_ppm;       /* loss rate of sent and received packets,
                                 * 0..1000000 */
-    _Atomic uint32_t delay_us;       /* added to sent and received packets */
+    _Atomic uint32_t delay_us;       /* delay of sent and received packets */
     _Atomic uint32_t write_delay_us; /* delay before WRITEs become visible */
     _Atomic uint32_t faults;         /* SROCE_RAIL_*; 0: none */
     _Atomic uint32_t dup_ppm;
@@ -191,8 +191,9 @@ typedef struct sroce_session_params {
      * 127.S, with S from a hash of the name, or the next S that is free. */
     uint32_t base_addr; /* host byte order, low 16 bits 0 */
     /* A list that replaces base_addr and rate_bytes_per_s, or NULL. Entry [node
-     * * num_rails + rail] has an address (host byte order) and a rate, which
-     * limits only what the rail sends; the network limits what it receives. */
+     * * num_rails + rail] has an address (host byte order) and a rate. The rate
+     * limits only the bytes that the rail sends; the network limits those that
+     * it receives. */
     const struct sroce_session_addr *addrs;
     const char *addrs_path; /* the list's file, which the session locks */
 } sroce_session_params_t;

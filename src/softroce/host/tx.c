@@ -28,8 +28,8 @@
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
-/* Time limit for sending what is still queued on a queue pair that is being
- * destroyed. */
+/* Time limit for sending the requests that are still queued on a queue pair
+ * that is being destroyed. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
 /* Maximum number of runs per call, so that the call returns and packets are
  * received again. */
@@ -317,9 +317,9 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
     mrail_ns_t until_ns = mrail_clock_now() + TX_FINISH_NS;
     mrail_ns_t now_ns;
 
-    /* Sends pending acknowledgements first. A NIC sends them on its own,
-     * whereas here the application may destroy the queue pair right after its
-     * last completion, before they have been sent. */
+    /* Send pending acknowledgements first. A NIC would send them in any case.
+     * Here, the application may destroy the queue pair right after its last
+     * completion, before they have been sent. */
     while ((qp->sched != SROCE_QP_SCHED_IDLE) &&
            ((now_ns = mrail_clock_now()) < until_ns)) {
         qp->ctx->recheck_waiting = 1;
