@@ -154,9 +154,9 @@ wait_for_memory()
 # pkg-config modules. contrib/setup installs some of them only for some tiers of
 # tests.
 probed_packages="libibverbs-dev libisal-dev libcjson-dev libhwloc-dev libcmocka-dev
-libglpk-dev libmicrohttpd-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
+libglpk-dev libmicrohttpd-dev libarchive-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
 libfftw3-dev libfftw3-mpi-dev libclang-rt-dev"
-probed_modules="libibverbs libisal libcjson hwloc libmicrohttpd cmocka ucx ompi-c pmix fftw3"
+probed_modules="libibverbs libisal libcjson hwloc libmicrohttpd libarchive cmocka ucx ompi-c pmix fftw3"
 
 # Prints the state of the installed libraries, on which the results of configure
 # depend.

@@ -29,6 +29,9 @@ AC_DEFUN([MRAIL_SUMMARY], [
     MRAIL_SUMMARY_LINE([mrail exporter], [test "$have_microhttpd" = yes],
         [libmicrohttpd `$PKG_CONFIG --modversion libmicrohttpd 2>/dev/null`],
         [it cannot serve HTTP (libmicrohttpd-dev)])
+    MRAIL_SUMMARY_LINE([mrail collect], [test "$have_libarchive" = yes],
+        [libarchive `$PKG_CONFIG --modversion libarchive 2>/dev/null`],
+        [no archives (libarchive-dev)])
     MRAIL_SUMMARY_LINE([unit tests], [test "$have_cmocka" = yes],
         [cmocka `$PKG_CONFIG --modversion cmocka 2>/dev/null`],
         [cmocka was not found (libcmocka-dev)])

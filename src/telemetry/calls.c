@@ -139,12 +139,16 @@ void mrail_calls_wait_end(mrail_calls_t *calls)
 typedef struct calls_clock {
     uint64_t now_ticks, now_ns;
     double scale;
+    int is_ns; /* the ticks are ns already, of any clock; see calls.h */
 } calls_clock_t;
 
 static uint64_t calls_ns(const calls_clock_t *clock, uint64_t ticks)
 {
     double ago_ns;
 
+    if (clock->is_ns) {
+        return MRAIL_MIN(ticks, MRAIL_CALLS_MAX_NS);
+    }
     if (ticks >= clock->now_ticks) {
         return clock->now_ns;
     }
@@ -157,6 +161,9 @@ static uint64_t calls_length(const calls_clock_t *clock, uint64_t ticks)
 {
     double length_ns = clock->scale * (double)ticks;
 
+    if (clock->is_ns) {
+        return MRAIL_MIN(ticks, MRAIL_CALLS_MAX_NS);
+    }
     return (length_ns < (double)clock->now_ns) ? (uint64_t)length_ns : 0;
 }
 
@@ -179,6 +186,8 @@ static void calls_check_comm(mrail_calls_comm_t *comm,
                              const mrail_calls_comm_t *after,
                              const calls_clock_t *clock)
 {
+    uint64_t first;
+
     if ((before->id != comm->id) || (after->id != comm->id) ||
         (after->entered < before->entered) || (comm->rank >= comm->size)) {
         comm->id = 0;
@@ -187,9 +196,11 @@ static void calls_check_comm(mrail_calls_comm_t *comm,
     comm->entered = before->entered;
     comm->left = MRAIL_MIN(before->left, before->entered);
     /* The writer may be overwriting the oldest record with the next one. */
-    comm->first = (after->entered < MRAIL_CALLS_RECORDS)
-                      ? 0
-                      : after->entered - MRAIL_CALLS_RECORDS + 1;
+    first = (after->entered < MRAIL_CALLS_RECORDS)
+                ? 0
+                : after->entered - MRAIL_CALLS_RECORDS + 1;
+    /* A copy from an archive already has a first record. */
+    comm->first = MRAIL_MAX(first, MRAIL_MIN(comm->first, comm->entered));
     comm->computed = calls_length(clock, comm->computed);
     comm->called = calls_length(clock, comm->called);
     comm->last = calls_ns(clock, comm->last);
@@ -215,7 +226,8 @@ mrail_page_status_t mrail_calls_check(mrail_calls_t *calls,
                                       uint64_t now_ticks, uint64_t now_ns)
 {
     calls_clock_t clock = {now_ticks, now_ns,
-                           calls_ns_per_tick(calls, now_ticks, now_ns)};
+                           calls_ns_per_tick(calls, now_ticks, now_ns),
+                           calls->start_ticks == calls->start_ns};
 
     if (calls->magic != MRAIL_CALLS_MAGIC) {
         return MRAIL_PAGE_BROKEN;
@@ -223,7 +235,8 @@ mrail_page_status_t mrail_calls_check(mrail_calls_t *calls,
     if (calls->version != MRAIL_CALLS_VERSION) {
         return MRAIL_PAGE_OTHER;
     }
-    if ((calls->size != sizeof(*calls)) || (clock.scale <= 0)) {
+    if ((calls->size != sizeof(*calls)) ||
+        (!clock.is_ns && (clock.scale <= 0))) {
         return MRAIL_PAGE_BROKEN;
     }
     mrail_page_clean_text(calls->job, sizeof(calls->job));

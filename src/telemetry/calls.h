@@ -25,6 +25,8 @@
 #define MRAIL_CALLS_COMMS 32u
 #define MRAIL_CALLS_RECORDS 64u
 #define MRAIL_CALLS_PAST 16u
+/* Times of a copy are at most this, so that small sums do not wrap around. */
+#define MRAIL_CALLS_MAX_NS (UINT64_C(1) << 62)
 
 /* A finished wait is recorded if it was at least this long. */
 #define MRAIL_CALLS_LONG_NS MRAIL_NS_PER_SEC
@@ -83,7 +85,9 @@ typedef struct mrail_calls_comm {
     uint64_t entered; /* number of collectives; record n is at
                        * n % MRAIL_CALLS_RECORDS */
     uint64_t left;
-    uint64_t first; /* in a reader's copy: number of the oldest valid record */
+    /* In a reader's copy: number of the oldest valid record. In a file: 0, or
+     * in an archive, a lower limit. */
+    uint64_t first;
     /* Times between calls and in calls since the communicator was created, and
      * the end of the last call. */
     uint64_t computed, called, last;
@@ -117,8 +121,10 @@ typedef struct mrail_calls {
     uint32_t version;
     uint32_t size; /* bytes */
     uint32_t pid;
-    uint64_t start_ticks, start_ns; /* the same moment on both clocks */
-    int32_t rank;                   /* -1: no job */
+    /* The same moment on both clocks. If the values are equal, all times in the
+     * file are ns, as in an archive (image.h). */
+    uint64_t start_ticks, start_ns;
+    int32_t rank;        /* -1: no job */
     uint32_t more_comms; /* communicators for which there was no place */
     char job[48];
     char program[64];

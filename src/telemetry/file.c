@@ -14,15 +14,14 @@
 #include <unistd.h>
 
 /* Suffixes of file names. */
-static const char *const suffixes[] = {[MRAIL_TELE_PAGE] = "",
-                                       [MRAIL_TELE_CALLS] = ".calls",
-                                       [MRAIL_TELE_PLANS] = ".plans"};
-
-#define FILE_PREFIX "mrail-telemetry."
+static const char *const suffixes[] = {
+    [MRAIL_TELE_PAGE] = "",
+    [MRAIL_TELE_CALLS] = MRAIL_TELE_CALLS_SUFFIX,
+    [MRAIL_TELE_PLANS] = MRAIL_TELE_PLANS_SUFFIX};
 
 static int file_prefix(char *to, size_t size)
 {
-    return snprintf(to, size, FILE_PREFIX "%u.", (unsigned)geteuid());
+    return snprintf(to, size, MRAIL_TELE_PREFIX "%u.", (unsigned)geteuid());
 }
 
 static mrail_tele_kind_t file_kind(const char *name)
@@ -137,8 +136,8 @@ int mrail_tele_file_others(const char *dir)
         return -errno;
     }
     while ((entry = readdir(stream)) != NULL) {
-        count += (strncmp(entry->d_name, FILE_PREFIX,
-                          sizeof(FILE_PREFIX) - 1) == 0) &&
+        count += (strncmp(entry->d_name, MRAIL_TELE_PREFIX,
+                          sizeof(MRAIL_TELE_PREFIX) - 1) == 0) &&
                  !file_filter(entry) &&
                  (file_kind(entry->d_name) == MRAIL_TELE_PAGE);
     }

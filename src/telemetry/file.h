@@ -10,6 +10,9 @@
  * A file gets its name once it is locked and complete. It remains if the
  * process is killed. The lock shows whether the process is alive.
  *
+ * The files of an archive, which mrail collect wrote, are unpacked under the same
+ * names, but with the number of their host: UID.PID@HOST.ID.
+ *
  * A second lock, of a byte behind the end, is that of readers which ask for
  * records. A reader needs no right to write, and cannot leave the lock behind.
  *
@@ -28,6 +31,9 @@
 
 #define MRAIL_TELE_DIR "/dev/shm"
 #define MRAIL_TELE_PATH 256u
+#define MRAIL_TELE_PREFIX "mrail-telemetry."
+#define MRAIL_TELE_CALLS_SUFFIX ".calls"
+#define MRAIL_TELE_PLANS_SUFFIX ".plans"
 
 typedef enum mrail_tele_kind {
     MRAIL_TELE_PAGE,
@@ -96,6 +102,22 @@ int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
 /* Returns the number of pages of other users in `dir`, by their names, or
  * -errno. Does not open them. */
 int mrail_tele_file_others(const char *dir);
+
+/* The parts of a file's name. */
+typedef struct mrail_tele_name {
+    unsigned uid, pid;
+    int host; /* index of the host in an archive; -1: this machine */
+    uint64_t id;
+    mrail_tele_kind_t kind;
+} mrail_tele_name_t;
+
+/* Parses the name of a file without its directory. Returns 0 or -EINVAL. */
+int mrail_tele_name_parse(const char *text, mrail_tele_name_t *name);
+/* Writes the name for this user. Returns 0 or -ENAMETOOLONG. */
+int mrail_tele_name_write(char *text, size_t size,
+                          const mrail_tele_name_t *name);
+/* Returns the host in the name of the file at `path`, or -1. */
+int mrail_tele_file_host(const char *path);
 
 /* Removes files of this user whose processes ended abnormally at least
  * min_age_s ago. Returns their number, or -errno. */

@@ -16,40 +16,50 @@ static int follow_get(int fd, void *to, size_t size, size_t offset)
            (ssize_t)size;
 }
 
-mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path)
+mrail_page_status_t mrail_follow_open_fd(mrail_follow_t *follow, int fd)
 {
     mrail_ring_header_t header;
     mrail_ring_reader_t reader;
     mrail_page_status_t status;
     mrail_page_head_t head;
     struct stat st;
-    int fd = mrail_tele_file_open(path, &st), ret;
+    int ret;
 
-    if (fd < 0) {
-        return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
+    if (fstat(fd, &st) != 0) {
+        return MRAIL_PAGE_GONE;
     }
     status = mrail_page_check(fd, &st, &head);
-    if ((status == MRAIL_PAGE_ALIVE) && (head.ring_size == 0)) {
-        status = MRAIL_PAGE_NO_RING;
-    }
     if (status != MRAIL_PAGE_ALIVE) {
-        goto err_close;
+        return status;
     }
-    status = MRAIL_PAGE_BROKEN;
+    if (head.ring_size == 0) {
+        return MRAIL_PAGE_NO_RING;
+    }
     if (!follow_get(fd, &header, sizeof(header), 0)) {
-        goto err_close;
+        return MRAIL_PAGE_BROKEN;
     }
     ret = mrail_ring_reader_init(&reader, &header, (size_t)head.ring_size);
     if (ret != 0) {
-        status = (ret == -EPROTO) ? MRAIL_PAGE_OTHER : MRAIL_PAGE_BROKEN;
-        goto err_close;
+        return (ret == -EPROTO) ? MRAIL_PAGE_OTHER : MRAIL_PAGE_BROKEN;
     }
     follow->fd = fd;
     follow->reader = reader;
     return MRAIL_PAGE_ALIVE;
+}
 
-err_close:
-    close(fd);
+mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path)
+{
+    mrail_page_status_t status;
+    struct stat st;
+    int fd = mrail_tele_file_open(path, &st);
+
+    if (fd < 0) {
+        return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
+    }
+    status = mrail_follow_open_fd(follow, fd);
+    if (status != MRAIL_PAGE_ALIVE) {
+        close(fd);
+    }
     return status;
 }
 

@@ -22,6 +22,10 @@ typedef struct mrail_follow {
  * keeps no records. */
 mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path);
 
+/* The same for the page in an open file, which mrail_follow_close() closes on
+ * success only. */
+mrail_page_status_t mrail_follow_open_fd(mrail_follow_t *follow, int fd);
+
 /* Requests records from the process until mrail_follow_close(). A process with
  * UCX_MRAIL_TELEMETRY_RECORDING=n writes records only during this time, and
  * needs up to a second to detect the request. */

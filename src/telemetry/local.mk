@@ -6,6 +6,8 @@ libmrail_telemetry_la_SOURCES = src/telemetry/window.h \
     src/telemetry/capacity.c src/telemetry/capacity.h \
     src/telemetry/calls.c src/telemetry/calls.h \
     src/telemetry/file.c src/telemetry/file.h \
+    src/telemetry/image.c src/telemetry/image.h \
+    src/telemetry/name.c \
     src/telemetry/follow.c src/telemetry/follow.h \
     src/telemetry/plans.c src/telemetry/plans.h \
     src/telemetry/page.c src/telemetry/page.h src/telemetry/page_internal.h \

@@ -11,6 +11,8 @@
 
 typedef struct diagnose {
     const char *dir;
+    const char *archive;  /* NULL: the processes of this machine */
+    collect_view_t *view; /* of the archive */
     const char *job;
     double patience_s;
     double sample_s;
@@ -41,8 +43,9 @@ static int diagnose_one(const diagnose_t *diagnose, diagnose_reading_t *reading,
 
 static int diagnose_run(const diagnose_t *diagnose)
 {
-    diagnose_reading_t *reading = diagnose_read(
-        COMMAND, diagnose->dir, (uint64_t)(diagnose->sample_s * 1e9));
+    diagnose_reading_t *reading =
+        diagnose_read(COMMAND, diagnose->dir, diagnose->view,
+                      (uint64_t)(diagnose->sample_s * 1e9));
     unsigned num = diagnose_num_jobs(reading);
     int shown = 0;
 
@@ -56,7 +59,8 @@ static int diagnose_run(const diagnose_t *diagnose)
                         "with UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y",
                         (diagnose->job != NULL) ? "of job " : "of this user",
                         (diagnose->job != NULL) ? diagnose->job : "",
-                        diagnose->dir);
+                        (diagnose->view != NULL) ? diagnose->archive
+                                                 : diagnose->dir);
     }
     return 0;
 }
@@ -80,10 +84,14 @@ static const mrail_option_t options[] = {
      "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
+    {"--archive", "FILE",
+     "the processes in an archive of mrail collect, at the time of its samples",
+     MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {.names = NULL}};
 
-static const char *const synopsis[] = {"[--job NAME] [--wait TIME] [--json]",
-                                       NULL};
+static const char *const synopsis[] = {
+    "[--job NAME] [--wait TIME] [--json]",
+    "--archive FILE [--job NAME] [--wait TIME] [--json]", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,
@@ -105,7 +113,17 @@ int main(int argc, char **argv)
 {
     diagnose_t diagnose = {.patience_s = 2, .sample_s = 0.7};
 
+    int status;
+
     mrail_options_parse(&command, argv, &diagnose);
+    if ((diagnose.archive != NULL) && (diagnose.dir != NULL)) {
+        mrail_tool_usage(COMMAND, "--archive cannot be combined with --dir");
+    }
     diagnose.dir = pages_dir(diagnose.dir);
-    return diagnose_run(&diagnose);
+    if (diagnose.archive != NULL) {
+        diagnose.view = collect_view_open(COMMAND, diagnose.archive);
+    }
+    status = diagnose_run(&diagnose);
+    collect_view_close(diagnose.view);
+    return status;
 }

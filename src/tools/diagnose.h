@@ -15,6 +15,7 @@
 #define MRAIL_TOOLS_DIAGNOSE_H
 
 #include "telemetry/calls.h"
+#include "tools/collect_view.h"
 
 #include <stdio.h>
 
@@ -44,6 +45,7 @@ typedef struct diagnose_path {
 typedef struct diagnose_rank {
     int rank;
     unsigned pid;
+    const char *host; /* in an archive; NULL: this machine */
     int alive;
     char state; /* state of the process, as in proc_pid_stat(5); '?': unknown */
     /* Fractions of the sample time for which its threads ran, and waited for a
@@ -59,13 +61,16 @@ typedef struct diagnose_rank {
     unsigned num_paths;
 } diagnose_rank_t;
 
-/* Times are CLOCK_MONOTONIC. */
+/* Times are CLOCK_MONOTONIC; in an archive, those of collect_view.h. */
 typedef struct diagnose_snapshot {
     diagnose_rank_t *ranks; /* sorted by rank */
     unsigned num_ranks;
+    /* The time of the samples. The hosts of an archive have different ones, and
+     * this is the earliest, so that no wait seems too long. */
     uint64_t now_ns;
-    uint64_t sample_ns;   /* time between the two samples */
-    uint64_t patience_ns; /* shorter waits are not suspicious */
+    uint64_t sample_ns;         /* time between the two samples */
+    const collect_view_t *view; /* the archive; NULL: this machine */
+    uint64_t patience_ns;       /* shorter waits are not suspicious */
 } diagnose_snapshot_t;
 
 /* ---- findings ---- */
@@ -159,9 +164,11 @@ void diagnose_fill_rails(const char *command, const char *path,
                          const mrail_page_t *page, diagnose_rank_t *rank);
 
 /* Reads the processes of this user in `dir`, with two samples that are
- * sample_ns apart. Exits with a message if memory runs out. */
+ * sample_ns apart. An archive already has two samples, so `dir` and sample_ns
+ * are not used with a view. Exits with a message if memory runs out. */
 typedef struct diagnose_reading diagnose_reading_t;
 diagnose_reading_t *diagnose_read(const char *command, const char *dir,
+                                  const collect_view_t *view,
                                   uint64_t sample_ns);
 /* Returns the number of jobs, and the name and the snapshot of one. */
 unsigned diagnose_num_jobs(const diagnose_reading_t *reading);

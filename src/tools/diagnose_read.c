@@ -2,32 +2,28 @@
 #include "tools/diagnose.h"
 
 #include "base/grow.h"
+#include "tools/proc.h"
 #include "tools/tool.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
-
-/* Times of the threads of a process, ns since their start. */
-typedef struct threads {
-    uint64_t run, delay;
-    int is_known;
-} threads_t;
 
 typedef struct process {
     char path[MRAIL_TELE_PATH]; /* path of the page; "": none */
     mrail_page_t *page;         /* NULL: none */
     mrail_calls_t *calls, *earlier;
     int alive;
-    threads_t before;
+    int host; /* index in an archive; -1: this machine */
+    proc_threads_t before;
+    int begins_job; /* 1: the first process of its job */
 } process_t;
 
 struct diagnose_reading {
     const char *command;
     process_t *processes;
     unsigned num_processes;
+    const collect_view_t *view; /* NULL: this machine */
     uint64_t sample_ns, now_ns;
     diagnose_rank_t *ranks; /* ranks of the last job that diagnose_job()
                              * returned */
@@ -43,81 +39,19 @@ static void *allocate(const diagnose_reading_t *reading, size_t size)
     return memory;
 }
 
-/* ---- /proc ---- */
-
-/* Adds the times of a thread. Source: Documentation/scheduler/sched-stats.rst
- * of Linux. */
-static void threads_add(threads_t *threads, const char *path)
-{
-    unsigned long long run, delay;
-    FILE *stream = fopen(path, "re");
-
-    if (stream == NULL) {
-        return; /* the thread has ended */
-    }
-    if (fscanf(stream, "%llu %llu", &run, &delay) == 2) {
-        threads->run += run;
-        threads->delay += delay;
-        threads->is_known = 1;
-    }
-    fclose(stream);
-}
-
-static threads_t threads_of(unsigned pid)
-{
-    threads_t threads = {0};
-    const struct dirent *entry;
-    char path[320];
-    DIR *dir;
-
-    snprintf(path, sizeof(path), "/proc/%u/task", pid);
-    dir = opendir(path);
-    if (dir == NULL) {
-        return threads;
-    }
-    while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            snprintf(path, sizeof(path), "/proc/%u/task/%.32s/schedstat", pid,
-                     entry->d_name);
-            threads_add(&threads, path);
-        }
-    }
-    closedir(dir);
-    return threads;
-}
-
-/* The state follows the name of the program, which may contain anything. */
-static char state_of(unsigned pid)
-{
-    char path[64], text[512], state = '?';
-    const char *end;
-    FILE *stream;
-    size_t length;
-
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    stream = fopen(path, "re");
-    if (stream == NULL) {
-        return state;
-    }
-    length = fread(text, 1, sizeof(text) - 1, stream);
-    text[length] = '\0';
-    end = strrchr(text, ')');
-    if ((end != NULL) && (end[1] == ' ') && (end[2] != '\0')) {
-        state = end[2];
-    }
-    fclose(stream);
-    return state;
-}
-
 /* ---- files ---- */
 
-static process_t *process_of(diagnose_reading_t *reading, unsigned pid,
-                             const char *job)
+static process_t *process_of(diagnose_reading_t *reading, const char *path,
+                             unsigned pid, const char *job)
 {
+    int host = mrail_tele_file_host(path);
     process_t *process;
 
     for (unsigned i = 0; i < reading->num_processes; ++i) {
         process = &reading->processes[i];
+        if (process->host != host) {
+            continue;
+        }
         if (((process->calls != NULL) && (process->calls->pid == pid) &&
              (strcmp(process->calls->job, job) == 0)) ||
             ((process->page != NULL) && (process->page->head.pid == pid) &&
@@ -131,6 +65,7 @@ static process_t *process_of(diagnose_reading_t *reading, unsigned pid,
     }
     process = &reading->processes[reading->num_processes++];
     memset(process, 0, sizeof(*process));
+    process->host = host;
     return process;
 }
 
@@ -158,13 +93,13 @@ static void read_calls(const char *path, void *arg)
         free(calls);
         return;
     }
-    process = process_of(reading, calls->pid, calls->job);
+    process = process_of(reading, path, calls->pid, calls->job);
     free(process->earlier);
     process->earlier = process->calls;
     process->calls = calls;
     process->alive = status == MRAIL_PAGE_ALIVE;
-    if (process->earlier == NULL) {
-        process->before = threads_of(calls->pid);
+    if ((process->earlier == NULL) && (reading->view == NULL)) {
+        process->before = proc_threads(calls->pid);
     }
 }
 
@@ -179,7 +114,7 @@ static void read_page(const char *path, void *arg)
         free(page);
         return;
     }
-    process = process_of(reading, page->head.pid, page->job);
+    process = process_of(reading, path, page->head.pid, page->job);
     free(process->page);
     process->page = page;
     process->alive = status == MRAIL_PAGE_ALIVE;
@@ -198,24 +133,70 @@ static void each(const diagnose_reading_t *reading, const char *dir,
     }
 }
 
-diagnose_reading_t *diagnose_read(const char *command, const char *dir,
-                                  uint64_t sample_ns)
+static const char *job_of(const process_t *process)
 {
-    diagnose_reading_t *reading = calloc(1, sizeof(*reading));
+    return (process->calls != NULL) ? process->calls->job : process->page->job;
+}
+
+/* Marks the process with which each job begins. */
+static void find_jobs(diagnose_reading_t *reading)
+{
+    for (unsigned i = 0; i < reading->num_processes; ++i) {
+        const char *job = job_of(&reading->processes[i]);
+        unsigned k = 0;
+
+        while (strcmp(job_of(&reading->processes[k]), job) != 0) {
+            ++k;
+        }
+        reading->processes[i].begins_job = k == i;
+    }
+}
+
+/* Takes two samples of the processes of this machine. */
+static void read_here(diagnose_reading_t *reading, const char *dir,
+                      uint64_t sample_ns)
+{
     struct timespec t = {.tv_sec = (time_t)(sample_ns / MRAIL_NS_PER_SEC),
                          .tv_nsec = (long)(sample_ns % MRAIL_NS_PER_SEC)};
     uint64_t begin_ns = mrail_clock_now();
 
-    if (reading == NULL) {
-        mrail_tool_fail(command, "out of memory");
-    }
-    reading->command = command;
     each(reading, dir, MRAIL_TELE_CALLS, read_calls);
     (void)nanosleep(&t, NULL);
     each(reading, dir, MRAIL_TELE_CALLS, read_calls);
     each(reading, dir, MRAIL_TELE_PAGE, read_page);
     reading->now_ns = mrail_clock_now();
     reading->sample_ns = reading->now_ns - begin_ns;
+}
+
+/* Reads the two samples of an archive. */
+static void read_view(diagnose_reading_t *reading, const collect_view_t *view)
+{
+    each(reading, view->earlier, MRAIL_TELE_CALLS, read_calls);
+    each(reading, view->dir, MRAIL_TELE_CALLS, read_calls);
+    each(reading, view->dir, MRAIL_TELE_PAGE, read_page);
+    for (unsigned i = 0; i < view->manifest.num_hosts; ++i) {
+        reading->sample_ns =
+            MRAIL_MAX(reading->sample_ns, view->manifest.hosts[i].sample_ns);
+    }
+}
+
+diagnose_reading_t *diagnose_read(const char *command, const char *dir,
+                                  const collect_view_t *view,
+                                  uint64_t sample_ns)
+{
+    diagnose_reading_t *reading = calloc(1, sizeof(*reading));
+
+    if (reading == NULL) {
+        mrail_tool_fail(command, "out of memory");
+    }
+    reading->command = command;
+    reading->view = view;
+    if (view != NULL) {
+        read_view(reading, view);
+    } else {
+        read_here(reading, dir, sample_ns);
+    }
+    find_jobs(reading);
     return reading;
 }
 
@@ -236,17 +217,35 @@ void diagnose_free(diagnose_reading_t *reading)
 static void fill_sample(const diagnose_reading_t *reading,
                         const process_t *process, diagnose_rank_t *rank)
 {
-    threads_t now = threads_of(rank->pid);
+    proc_threads_t now = proc_threads(rank->pid);
+    proc_shares_t shares =
+        proc_shares(&process->before, &now, reading->sample_ns);
 
-    rank->state = state_of(rank->pid);
-    if (now.is_known && process->before.is_known &&
-        (now.run >= process->before.run) &&
-        (now.delay >= process->before.delay) && (reading->sample_ns > 0)) {
-        rank->run = (double)(now.run - process->before.run) /
-                    (double)reading->sample_ns;
-        rank->delay = (double)(now.delay - process->before.delay) /
-                      (double)reading->sample_ns;
+    rank->state = proc_state(rank->pid);
+    rank->run = shares.run;
+    rank->delay = shares.delay;
+}
+
+/* The same for a process of an archive. */
+static void fill_sample_of_view(const collect_view_t *view,
+                                const process_t *process, diagnose_rank_t *rank)
+{
+    const collect_process_t *sample =
+        collect_view_process(view, process->host, rank->pid);
+
+    if (sample != NULL) {
+        rank->state = sample->state;
+        rank->run = sample->run;
+        rank->delay = sample->delay;
     }
+}
+
+static uint64_t sample_time(const diagnose_reading_t *reading,
+                            const process_t *process)
+{
+    return (reading->view != NULL)
+               ? collect_view_time(reading->view, process->host)
+               : reading->now_ns;
 }
 
 /* Returns when a process that has ended was last active: the end of its last
@@ -275,7 +274,11 @@ static void fill_rank(const diagnose_reading_t *reading,
     rank->run = rank->delay = -1;
     rank->calls = process->calls;
     rank->earlier = process->earlier;
-    rank->last_ns = process->alive ? reading->now_ns : last_sign(process);
+    rank->last_ns =
+        process->alive ? sample_time(reading, process) : last_sign(process);
+    if ((reading->view != NULL) && (process->host >= 0)) {
+        rank->host = reading->view->hosts[process->host].name;
+    }
     if (process->calls != NULL) {
         rank->rank = process->calls->rank;
         rank->pid = process->calls->pid;
@@ -284,30 +287,21 @@ static void fill_rank(const diagnose_reading_t *reading,
         diagnose_fill_rails(reading->command, process->path, process->page,
                             rank);
     }
-    if (process->alive) {
+    if (process->alive && (reading->view != NULL)) {
+        fill_sample_of_view(reading->view, process, rank);
+    } else if (process->alive) {
         fill_sample(reading, process, rank);
     }
 }
 
 /* ---- jobs ---- */
 
-static const char *job_of(const process_t *process)
-{
-    return (process->calls != NULL) ? process->calls->job : process->page->job;
-}
-
 /* Returns the process with which a job begins, or NULL. */
 static const process_t *find_job(const diagnose_reading_t *reading,
                                  unsigned index)
 {
     for (unsigned i = 0; i < reading->num_processes; ++i) {
-        unsigned k = 0;
-
-        while (strcmp(job_of(&reading->processes[k]),
-                      job_of(&reading->processes[i])) != 0) {
-            ++k;
-        }
-        if ((k == i) && (index-- == 0)) {
+        if (reading->processes[i].begins_job && (index-- == 0)) {
             return &reading->processes[i];
         }
     }
@@ -318,8 +312,8 @@ unsigned diagnose_num_jobs(const diagnose_reading_t *reading)
 {
     unsigned count = 0;
 
-    while (find_job(reading, count) != NULL) {
-        ++count;
+    for (unsigned i = 0; i < reading->num_processes; ++i) {
+        count += (unsigned)reading->processes[i].begins_job;
     }
     return count;
 }
@@ -332,27 +326,48 @@ static int rank_order(const void *a, const void *b)
                                 : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
+/* Returns the time of a snapshot: of its latest sample, or in an archive of the
+ * earliest sample of a running process. */
+static uint64_t snapshot_time(const diagnose_reading_t *reading, unsigned count)
+{
+    uint64_t latest_ns = 0, earliest_ns = UINT64_MAX;
+
+    for (unsigned i = 0; i < count; ++i) {
+        const diagnose_rank_t *rank = &reading->ranks[i];
+
+        latest_ns = MRAIL_MAX(latest_ns, rank->last_ns);
+        if (rank->alive) {
+            earliest_ns = MRAIL_MIN(earliest_ns, rank->last_ns);
+        }
+    }
+    return ((reading->view != NULL) && (earliest_ns != UINT64_MAX))
+               ? earliest_ns
+               : latest_ns;
+}
+
 const char *diagnose_job(diagnose_reading_t *reading, unsigned index,
                          diagnose_snapshot_t *snapshot_p)
 {
     const char *job = job_of(find_job(reading, index));
     unsigned count = 0;
-    uint64_t last_ns = 0;
 
     free(reading->ranks);
-    reading->ranks =
-        allocate(reading, reading->num_processes * sizeof(*reading->ranks));
+    for (unsigned i = 0; i < reading->num_processes; ++i) {
+        count += strcmp(job_of(&reading->processes[i]), job) == 0;
+    }
+    reading->ranks = allocate(reading, count * sizeof(*reading->ranks));
+    count = 0;
     for (unsigned i = 0; i < reading->num_processes; ++i) {
         if (strcmp(job_of(&reading->processes[i]), job) == 0) {
             fill_rank(reading, &reading->processes[i], &reading->ranks[count]);
-            last_ns = MRAIL_MAX(last_ns, reading->ranks[count].last_ns);
             ++count;
         }
     }
     qsort(reading->ranks, count, sizeof(*reading->ranks), rank_order);
     snapshot_p->ranks = reading->ranks;
     snapshot_p->num_ranks = count;
-    snapshot_p->now_ns = last_ns;
+    snapshot_p->now_ns = snapshot_time(reading, count);
     snapshot_p->sample_ns = reading->sample_ns;
+    snapshot_p->view = reading->view;
     return job;
 }

@@ -91,11 +91,13 @@ static void print_rank(FILE *stream, const diagnose_snapshot_t *snapshot,
             !rank->alive ? "ended" : (char[]){rank->state, '\0'});
     print_percent(stream, rank->run);
     print_percent(stream, rank->delay);
-    fprintf(stream, " %10llu  %-22s %7.1f %9.1f %8.1f\n",
+    fprintf(stream, " %10llu  %-22s %7.1f %9.1f %8.1f%s%s\n",
             (activity.comm != NULL) ? (unsigned long long)activity.comm->entered
                                     : 0,
             activity.text, for_s(snapshot, activity.since_ns),
-            (double)gaps.median_ns / 1e6, (double)gaps.max_ns / 1e6);
+            (double)gaps.median_ns / 1e6, (double)gaps.max_ns / 1e6,
+            (rank->host != NULL) ? "  " : "",
+            (rank->host != NULL) ? rank->host : "");
 }
 
 /* Breaks a text into lines of at most 76 characters, after two spaces. */
@@ -136,9 +138,9 @@ static int has_calls(const diagnose_snapshot_t *snapshot)
 
 static void print_table(FILE *stream, const diagnose_snapshot_t *snapshot)
 {
-    fprintf(stream, "\n%5s %8s %-5s %6s %6s %10s  %-22s %7s %9s %8s\n", "RANK",
-            "PID", "STATE", "RUNS", "WAITS", "CALLS", "IN", "FOR S", "COMP MS",
-            "MAX MS");
+    fprintf(stream, "\n%5s %8s %-5s %6s %6s %10s  %-22s %7s %9s %8s%s\n",
+            "RANK", "PID", "STATE", "RUNS", "WAITS", "CALLS", "IN", "FOR S",
+            "COMP MS", "MAX MS", (snapshot->view != NULL) ? "  HOST" : "");
     for (unsigned i = 0; i < MRAIL_MIN(snapshot->num_ranks, MAX_ROWS); ++i) {
         print_rank(stream, snapshot, &snapshot->ranks[i]);
     }
@@ -152,9 +154,11 @@ void diagnose_print(FILE *stream, const char *job,
                     const diagnose_snapshot_t *snapshot,
                     const diagnose_report_t *report)
 {
-    fprintf(stream, "job %s: %u process%s on this machine, %u running\n",
+    fprintf(stream, "job %s: %u process%s %s, %u running\n",
             (*job != '\0') ? job : "(without a name)", snapshot->num_ranks,
-            (snapshot->num_ranks == 1) ? "" : "es", num_alive(snapshot));
+            (snapshot->num_ranks == 1) ? "" : "es",
+            (snapshot->view != NULL) ? "in the archive" : "on this machine",
+            num_alive(snapshot));
     if (report->num_findings == 0) {
         fprintf(stream, "  nothing is suspicious\n");
     }
@@ -289,6 +293,9 @@ static void json_rank(mrail_json_t *json, const diagnose_snapshot_t *snapshot,
 
     mrail_json_newline(json);
     mrail_json_object(json, NULL);
+    if (rank->host != NULL) {
+        mrail_json_string(json, "host", rank->host);
+    }
     mrail_json_int(json, "rank", rank->rank);
     mrail_json_uint(json, "pid", rank->pid);
     mrail_json_bool(json, "alive", rank->alive);
@@ -317,6 +324,10 @@ void diagnose_json(FILE *stream, const char *job,
 
     mrail_json_object(&json, NULL);
     mrail_json_string(&json, "job", job);
+    if (snapshot->view != NULL) {
+        pages_json_hosts(&json, snapshot->view->hosts,
+                         snapshot->view->manifest.num_hosts);
+    }
     mrail_json_string(&json, "culprit",
                       (report->num_findings == 0)
                           ? "none"

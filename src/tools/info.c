@@ -10,7 +10,7 @@
 typedef struct info_options {
     mrail_tool_args_t run; /* options for `mrail run` */
     int json, memory, events, config;
-    const char *dir, *job;
+    const char *dir, *job, *archive;
 } info_options_t;
 
 #define FIELD(_name) offsetof(info_options_t, _name)
@@ -34,13 +34,16 @@ static const mrail_option_t info_options[] = {
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--job", "NAME", "with --events: show only the processes of this job",
      MRAIL_OPTION_TEXT, FIELD(job), 0, 0, NULL},
+    {"--archive", "FILE",
+     "with --events: show the events in an archive of mrail collect",
+     MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG, FIELD(json), 0,
      0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
     "[--json]", "--config [--json]", "--memory [--json] [RUN OPTION...]",
-    "--events [--dir DIR] [--job NAME] [--json]", NULL};
+    "--events [--dir DIR|--archive FILE] [--job NAME] [--json]", NULL};
 
 static unsigned take_for_run(void *target, char **argv)
 {
@@ -69,9 +72,14 @@ static void check_options(const info_options_t *options)
         mrail_tool_usage(MRAIL_INFO_COMMAND, "--config, --memory and --events: "
                                              "choose one");
     }
-    if (!options->events && (options->dir != NULL || options->job != NULL)) {
+    if (!options->events && (options->dir != NULL || options->job != NULL ||
+                             options->archive != NULL)) {
         mrail_tool_usage(MRAIL_INFO_COMMAND,
-                         "--dir and --job require --events");
+                         "--dir, --job and --archive require --events");
+    }
+    if (options->archive != NULL && options->dir != NULL) {
+        mrail_tool_usage(MRAIL_INFO_COMMAND,
+                         "--archive cannot be combined with --dir");
     }
     if (!options->memory && options->run.count > 0) {
         mrail_tool_usage(MRAIL_INFO_COMMAND, "unknown argument '%s'",
@@ -103,7 +111,7 @@ int main(int argc, char **argv)
     if (options.memory) {
         return report_memory(&options);
     }
-    return options.events
-               ? mrail_info_events(options.dir, options.job, options.json)
-               : mrail_info_rails(options.json);
+    return options.events ? mrail_info_events(options.dir, options.job,
+                                              options.archive, options.json)
+                          : mrail_info_rails(options.json);
 }

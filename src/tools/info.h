@@ -18,9 +18,10 @@ int mrail_info_rails(int json);
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
 /* Prints the events in the telemetry pages of this user's processes, sorted by
- * time. If `dir` is NULL, uses pages_dir(); if `job` is NULL, includes all
- * jobs. Returns an exit status. */
-int mrail_info_events(const char *dir, const char *job, int json);
+ * time, or in an archive of mrail collect. If `dir` is NULL, uses pages_dir();
+ * if `job` is NULL, includes all jobs. Returns an exit status. */
+int mrail_info_events(const char *dir, const char *job, const char *archive,
+                      int json);
 
 /* Shows the parameters of the transport. Returns an exit status. */
 int mrail_info_config(int json);

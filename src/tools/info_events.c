@@ -4,7 +4,7 @@
 #include "tools/info.h"
 
 #include "base/json.h"
-#include "tools/pages.h"
+#include "tools/collect_view.h"
 
 #include <stdlib.h>
 
@@ -45,12 +45,18 @@ static void events_json(const pages_t *pages, const pages_event_t *events,
     mrail_json_end(&json);
 }
 
-int mrail_info_events(const char *dir, const char *job, int json)
+int mrail_info_events(const char *dir, const char *job, const char *archive,
+                      int json)
 {
+    collect_view_t *view = NULL;
     pages_event_t *events;
     unsigned count;
     pages_t pages;
 
+    if (archive != NULL) {
+        view = collect_view_open(MRAIL_INFO_COMMAND, archive);
+        dir = view->dir;
+    }
     pages_read(&pages, MRAIL_INFO_COMMAND, pages_dir(dir), job, 1);
     count = pages_events(&pages, MRAIL_INFO_COMMAND, &events);
     if (json) {
@@ -64,5 +70,6 @@ int mrail_info_events(const char *dir, const char *job, int json)
     }
     free(events);
     pages_cleanup(&pages);
+    collect_view_close(view);
     return 0;
 }

@@ -84,7 +84,8 @@ mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
     src/tools/pages.c src/tools/pages.h
 mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
-mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
+mrail_info_LDADD = libmrail-collect.la libmrail-tool.la libmrail-rail.la \
+    $(CJSON_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm
 dist_man_MANS += src/tools/man/mrail-info.1
 
 # mrail plan: runs the planner from the command line.
@@ -157,6 +158,29 @@ mrail_lab_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_lab_LDADD = libmrail-lab-routes.la
 dist_man_MANS += src/tools/man/mrail-lab.1
 
+# mrail collect: archives of telemetry, which the viewers read.
+pkglibexec_PROGRAMS += mrail-collect
+noinst_LTLIBRARIES += libmrail-collect.la
+libmrail_collect_la_SOURCES = src/tools/collect.h \
+    src/tools/collect_channel.c src/tools/collect_channel.h \
+    src/tools/collect_clock.c src/tools/collect_clock.h \
+    src/tools/collect_hosts.c src/tools/collect_hosts.h \
+    src/tools/collect_local.c src/tools/collect_local.h \
+    src/tools/collect_manifest.c src/tools/collect_manifest.h \
+    src/tools/collect_show.c \
+    src/tools/collect_tar.c src/tools/collect_tar.h \
+    src/tools/collect_view.c src/tools/collect_view.h \
+    src/tools/collect_write.c src/tools/collect_write.h \
+    src/tools/proc.c src/tools/proc.h
+libmrail_collect_la_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS) $(LIBARCHIVE_CFLAGS)
+# The libraries of a viewer, in the order of the linker.
+COLLECT_LIBS = libmrail-collect.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la $(CJSON_LIBS) $(LIBARCHIVE_LIBS) -lpthread -lm
+mrail_collect_SOURCES = src/tools/collect.c
+mrail_collect_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_collect_LDADD = $(COLLECT_LIBS)
+dist_man_MANS += src/tools/man/mrail-collect.1 src/tools/man/mrail-archive.5
+
 pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la
 libmrail_top_la_SOURCES = src/tools/pages.c src/tools/pages.h \
@@ -164,7 +188,7 @@ libmrail_top_la_SOURCES = src/tools/pages.c src/tools/pages.h \
     src/tools/top_lanes.c src/tools/top_show.h src/tools/top_table.c
 mrail_top_SOURCES = src/tools/top.c \
     src/tools/top_screen.c src/tools/top_screen.h
-mrail_top_LDADD = libmrail-top.la libmrail-telemetry.la libmrail-tool.la
+mrail_top_LDADD = $(COLLECT_LIBS)
 dist_man_MANS += src/tools/man/mrail-top.1
 
 # mrail trace: follows the records of chunks and messages.
@@ -178,8 +202,7 @@ libmrail_trace_la_SOURCES = src/tools/trace_show.c src/tools/trace_show.h \
 mrail_trace_SOURCES = src/tools/trace.c \
     src/tools/trace_file.c src/tools/trace_file.h \
     src/tools/trace_source.c src/tools/trace_source.h
-mrail_trace_LDADD = libmrail-trace.la libmrail-top.la libmrail-telemetry.la \
-    libmrail-tool.la -lm
+mrail_trace_LDADD = libmrail-trace.la $(COLLECT_LIBS)
 dist_man_MANS += src/tools/man/mrail-trace.1
 
 # mrail diagnose: what delays a job.
@@ -191,8 +214,7 @@ libmrail_diagnose_la_SOURCES = src/tools/diagnose.h \
     src/tools/diagnose_late.c src/tools/diagnose_rails.c \
     src/tools/diagnose_show.c
 mrail_diagnose_SOURCES = src/tools/diagnose.c src/tools/diagnose_read.c
-mrail_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
-    libmrail-telemetry.la libmrail-tool.la
+mrail_diagnose_LDADD = libmrail-diagnose.la $(COLLECT_LIBS)
 dist_man_MANS += src/tools/man/mrail-diagnose.1
 
 # mrail report: a page about a job. The program contains the template of the page.

@@ -21,6 +21,7 @@ static const struct {
 } summaries[] = {
     {"acl", "write or check switch rules for segments of source ports"},
     {"bench", "run MPI benchmarks that check every byte"},
+    {"collect", "gather the telemetry of a job's hosts in one archive"},
     {"diagnose", "report which rank, rail or path delays a job"},
     {"exporter", "serve the telemetry of running jobs to Prometheus"},
     {"info", "show rails, parameters, memory and events"},

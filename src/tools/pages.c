@@ -52,7 +52,9 @@ static int pages_add(pages_reading_t *reading, const char *path,
         return 0;
     }
     pages->items[pages->count++] =
-        (pages_item_t){.page = page, .alive = (status == MRAIL_PAGE_ALIVE)};
+        (pages_item_t){.page = page,
+                       .alive = (status == MRAIL_PAGE_ALIVE),
+                       .host = mrail_tele_file_host(path)};
     return 1;
 }
 
@@ -151,6 +153,29 @@ void pages_cleanup(pages_t *pages)
     }
     free(pages->items);
     memset(pages, 0, sizeof(*pages));
+}
+
+void pages_json_hosts(mrail_json_t *json, const pages_host_t *hosts,
+                      unsigned num_hosts)
+{
+    if (hosts == NULL) {
+        return;
+    }
+    mrail_json_array(json, "hosts");
+    for (unsigned i = 0; i < num_hosts; ++i) {
+        mrail_json_object(json, NULL);
+        mrail_json_string(json, "name", hosts[i].name);
+        if (hosts[i].error != NULL) {
+            mrail_json_string(json, "error", hosts[i].error);
+        } else {
+            mrail_json_fixed(json, "offset_s", (double)hosts[i].offset_ns / 1e9,
+                             6);
+            mrail_json_fixed(json, "error_s", (double)hosts[i].bound_ns / 1e9,
+                             9);
+        }
+        mrail_json_object_end(json);
+    }
+    mrail_json_array_end(json);
 }
 
 const mrail_page_t *pages_find(const pages_t *pages, const mrail_page_t *page)

@@ -3,11 +3,23 @@
 #ifndef MRAIL_TOOLS_PAGES_H
 #define MRAIL_TOOLS_PAGES_H
 
+#include "base/json.h"
 #include "telemetry/page.h"
+
+/* A host of an archive (collect_view.h). */
+typedef struct pages_host {
+    const char *name;
+    const char *error; /* why the host is missing; NULL: it is not */
+    /* How far its clock was ahead of that of the archive, and the bound of the
+     * error of that number. */
+    int64_t offset_ns;
+    uint64_t bound_ns;
+} pages_host_t;
 
 typedef struct pages_item {
     mrail_page_t *page;
     int alive; /* 1: the process of the page is running */
+    int host;  /* index of its host in an archive; -1: this machine */
 } pages_item_t;
 
 typedef struct pages {
@@ -16,6 +28,11 @@ typedef struct pages {
     /* files that are no telemetry page of this user and version, by reason */
     unsigned refused[MRAIL_PAGE_STATUSES];
     unsigned skipped; /* ended processes, by pages_try_read() */
+
+    /* For pages of an archive, the viewer sets the following. */
+    const pages_host_t *hosts; /* NULL: pages of this machine */
+    unsigned num_hosts;
+    uint64_t time_ns; /* when they were read; 0: now */
 } pages_t;
 
 /* Returns the directory of the telemetry pages: `option` (from --dir),
@@ -32,6 +49,21 @@ void pages_read(pages_t *pages, const char *command, const char *dir,
  * 0, or -errno with *pages empty. */
 int pages_try_read(pages_t *pages, const char *dir, int64_t oldest_s);
 void pages_cleanup(pages_t *pages);
+
+/* Returns the name of the host of a page in an archive, or NULL. */
+static inline const char *pages_host_name(const pages_t *pages,
+                                          const pages_item_t *item)
+{
+    return ((pages->hosts != NULL) && (item->host >= 0) &&
+            ((unsigned)item->host < pages->num_hosts))
+               ? pages->hosts[item->host].name
+               : NULL;
+}
+
+/* Writes the member "hosts": the hosts of an archive, and how well their clocks
+ * are known. Writes nothing for pages of this machine. */
+void pages_json_hosts(mrail_json_t *json, const pages_host_t *hosts,
+                      unsigned num_hosts);
 
 /* Returns the page of the same process in `pages`, or NULL. */
 const mrail_page_t *pages_find(const pages_t *pages, const mrail_page_t *page);

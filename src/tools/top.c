@@ -2,6 +2,7 @@
  * telemetry pages. This file handles options, samples and keys. */
 #include "config.h"
 #include "base/number.h"
+#include "tools/collect_view.h"
 #include "tools/options.h"
 #include "tools/pages.h"
 #include "tools/tool.h"
@@ -18,6 +19,8 @@
 
 typedef struct top {
     const char *dir;
+    const char *archive;  /* NULL: pages of this machine */
+    collect_view_t *view; /* of the archive */
     const char *job;
     double interval_s;
     uint64_t count; /* 0: no limit */
@@ -36,6 +39,17 @@ static void top_sleep(double seconds)
     };
 
     while ((nanosleep(&t, &t) != 0) && (errno == EINTR)) {
+    }
+}
+
+/* Reads the pages, or those of an archive. */
+static void top_read(const top_t *top, pages_t *pages, int warn)
+{
+    pages_read(pages, COMMAND, top->dir, top->job, warn);
+    if (top->view != NULL) {
+        pages->hosts = top->view->hosts;
+        pages->num_hosts = top->view->manifest.num_hosts;
+        pages->time_ns = top->view->manifest.time_ns;
     }
 }
 
@@ -59,11 +73,21 @@ static void top_scroll(const top_t *top, pages_t *before)
 
     for (uint64_t i = 0; (top->count == 0) || (i < top->count); ++i) {
         top_sleep(top->interval_s);
-        pages_read(&now, COMMAND, top->dir, top->job, 0);
+        top_read(top, &now, 0);
         top_print(top, before, &now);
         pages_cleanup(before);
         *before = now;
     }
+}
+
+/* Prints the rates between the two samples of an archive. */
+static void top_archive(const top_t *top, const pages_t *now)
+{
+    pages_t before;
+
+    pages_read(&before, COMMAND, top->view->earlier, top->job, 0);
+    top_print(top, &before, now);
+    pages_cleanup(&before);
 }
 
 /* ---- On a terminal ---- */
@@ -109,7 +133,7 @@ static void top_screen(top_t *top, pages_t *before)
     uint64_t taken = 0;
     pages_t now;
 
-    pages_read(&now, COMMAND, top->dir, top->job, 0);
+    top_read(top, &now, 0);
     while (!is_ending && ((top->count == 0) || (taken <= top->count))) {
         double left_s = top->interval_s;
 
@@ -119,7 +143,7 @@ static void top_screen(top_t *top, pages_t *before)
         }
         pages_cleanup(before);
         *before = now;
-        pages_read(&now, COMMAND, top->dir, top->job, 0);
+        top_read(top, &now, 0);
         ++taken;
     }
     pages_cleanup(&now);
@@ -141,13 +165,14 @@ static int top_run(top_t *top)
 {
     pages_t before;
 
-    pages_read(&before, COMMAND, top->dir, top->job, 1);
+    top_read(top, &before, 1);
     if (before.count == 0) {
         fprintf(stderr,
                 "mrail top: no process %s%s has telemetry in %s; it "
                 "must run with UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y\n",
                 (top->job != NULL) ? "of job " : "of this user",
-                (top->job != NULL) ? top->job : "", top->dir);
+                (top->job != NULL) ? top->job : "",
+                (top->view != NULL) ? top->archive : top->dir);
         return MRAIL_TOOL_FAILED;
     }
     if (top_shown(top, &before) == 0) {
@@ -158,7 +183,10 @@ static int top_run(top_t *top)
         pages_cleanup(&before);
         return MRAIL_TOOL_FAILED;
     }
-    if (!top->json && !top->lanes && (top->count != 1) && top_screen_open()) {
+    if (top->view != NULL) {
+        top_archive(top, &before);
+    } else if (!top->json && !top->lanes && (top->count != 1) &&
+               top_screen_open()) {
         top_screen(top, &before);
     } else {
         top_scroll(top, &before);
@@ -215,13 +243,17 @@ static const mrail_option_t top_options[] = {
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
+    {"--archive", "FILE",
+     "show an archive of mrail collect, with the rates when it was collected",
+     MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {"--clean", NULL, "remove the files of processes that were killed",
      MRAIL_OPTION_FLAG, FIELD(clean), 0, 0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
     "[--interval TIME] [--count N] [--sort ORDER] [FILTER...]",
-    "--lanes|--json [--interval TIME] [--count N] [FILTER...]", "--clean",
+    "--lanes|--json [--interval TIME] [--count N] [FILTER...]",
+    "--archive FILE [--lanes|--json] [--sort ORDER] [FILTER...]", "--clean",
     NULL};
 
 static const mrail_command_t command = {
@@ -246,12 +278,23 @@ static const mrail_command_t command = {
 int main(int argc, char **argv)
 {
     top_t top = {.interval_s = 1, .count = isatty(STDOUT_FILENO) ? 0 : 1};
+    int status;
 
     mrail_options_parse(&command, argv, &top);
     if (top.lanes && top.json) {
         mrail_tool_usage(COMMAND, "--lanes --json: choose one; --json has the "
                                   "lanes as well");
     }
+    if ((top.archive != NULL) && (top.clean || (top.dir != NULL))) {
+        mrail_tool_usage(COMMAND, "--archive cannot be combined with %s",
+                         top.clean ? "--clean" : "--dir");
+    }
     top.dir = pages_dir(top.dir);
-    return top.clean ? top_clean(&top) : top_run(&top);
+    if (top.archive != NULL) {
+        top.view = collect_view_open(COMMAND, top.archive);
+        top.dir = top.view->dir;
+    }
+    status = top.clean ? top_clean(&top) : top_run(&top);
+    collect_view_close(top.view);
+    return status;
 }

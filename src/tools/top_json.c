@@ -65,11 +65,16 @@ static void json_lanes(mrail_json_t *json, const mrail_page_t *now,
 }
 
 static void json_process(mrail_json_t *json, const pages_t *before,
-                         const pages_item_t *item, const top_filter_t *filter)
+                         const pages_t *now, const pages_item_t *item,
+                         const top_filter_t *filter)
 {
     const mrail_page_t *page = item->page;
+    const char *host = pages_host_name(now, item);
 
     mrail_json_object(json, NULL);
+    if (host != NULL) {
+        mrail_json_string(json, "host", host);
+    }
     mrail_json_string(json, "job", page->job);
     mrail_json_int(json, "rank", page->rank);
     mrail_json_uint(json, "pid", page->head.pid);
@@ -91,13 +96,15 @@ void top_json(const pages_t *before, const pages_t *now,
               const top_filter_t *filter)
 {
     mrail_json_t json = mrail_json_to(stdout);
+    uint64_t time_ns = (now->time_ns != 0) ? now->time_ns : mrail_page_now();
 
     mrail_json_object(&json, NULL);
-    mrail_json_fixed(&json, "time_s", (double)mrail_page_now() / 1e9, 3);
+    mrail_json_fixed(&json, "time_s", (double)time_ns / 1e9, 3);
+    pages_json_hosts(&json, now->hosts, now->num_hosts);
     mrail_json_array(&json, "processes");
     for (unsigned i = 0; i < now->count; ++i) {
         if (top_filter_process(filter, now->items[i].page)) {
-            json_process(&json, before, &now->items[i], filter);
+            json_process(&json, before, now, &now->items[i], filter);
         }
     }
     mrail_json_array_end(&json);

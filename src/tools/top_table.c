@@ -16,28 +16,31 @@ static const char *job_text(const mrail_page_t *page)
     return (page->job[0] != '\0') ? page->job : "(none)";
 }
 
-static void print_titles(FILE *stream)
+static void print_titles(FILE *stream, const pages_t *pages)
 {
-    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s\n", "WHO",
+    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s%s\n", "WHO",
             "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF", "STALLED", "IDLE",
-            "OUT");
+            "OUT", (pages->hosts != NULL) ? "  HOST" : "");
 }
 
 /* Prints a row. `first` is 1 if the row above belongs to another process, or if
  * there is none. */
-static void print_row(FILE *stream, const top_row_t *row, int first)
+static void print_row(FILE *stream, const pages_t *pages, const top_row_t *row,
+                      int first)
 {
     const mrail_page_t *page = row->item->page;
+    const char *host = pages_host_name(pages, row->item);
     char process[PAGES_PROCESS];
 
     pages_process(process, sizeof(process), page);
     fprintf(
         stream,
-        "%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% %9llu%s\n",
+        "%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% %9llu%s%s%s\n",
         first ? process : "", page->head.pid, first ? page->program : "",
         row->device, row->rail->num_lanes, row->figures.bytes_per_s / 1e6,
         (double)row->rail->nominal / 1e6, row->figures.stalled * 100,
         row->figures.idle * 100, (unsigned long long)row->figures.outstanding,
+        (host != NULL) ? "  " : "", (host != NULL) ? host : "",
         row->item->alive ? "" : "  ended");
 }
 
@@ -78,10 +81,10 @@ void top_table(FILE *stream, const pages_t *before, const pages_t *now,
         if ((item == NULL) || (strcmp(item->page->job, page->job) != 0)) {
             fprintf(stream, "%sjob %s\n", (item == NULL) ? "" : "\n",
                     job_text(page));
-            print_titles(stream);
+            print_titles(stream, now);
             item = NULL;
         }
-        print_row(stream, &rows[i], item != rows[i].item);
+        print_row(stream, now, &rows[i], item != rows[i].item);
         item = rows[i].item;
     }
     if (num == 0) {
@@ -105,7 +108,8 @@ const char *top_order_text(top_order_t order, char text[16])
 }
 
 /* Formats the rows as text, with a line before the first row of each job. */
-static char *screen_text(const top_row_t *rows, unsigned num, unsigned *lines_p)
+static char *screen_text(const pages_t *pages, const top_row_t *rows,
+                         unsigned num, unsigned *lines_p)
 {
     const pages_item_t *item = NULL;
     unsigned lines = num;
@@ -123,7 +127,7 @@ static char *screen_text(const top_row_t *rows, unsigned num, unsigned *lines_p)
             ++lines;
         }
         /* A page may start with any row, so each row names its process. */
-        print_row(stream, &rows[i], 1);
+        print_row(stream, pages, &rows[i], 1);
         item = rows[i].item;
     }
     if (fclose(stream) != 0) {
@@ -160,11 +164,11 @@ void top_screenful(FILE *stream, const pages_t *before, const pages_t *now,
     top_row_t *rows;
 
     num = top_rows(before, now, filter, order, &rows);
-    text = screen_text(rows, num, &total);
+    text = screen_text(now, rows, num, &total);
     free(rows);
     pages = MRAIL_MAX(MRAIL_DIV_ROUND_UP(total, room), 1u);
     *page_p = MRAIL_MIN(*page_p, pages - 1);
-    print_titles(stream);
+    print_titles(stream, now);
     print_lines(stream, text, *page_p * room, room);
     free(text);
     print_events(stream, now, filter, SCREEN_EVENTS);

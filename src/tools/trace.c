@@ -16,7 +16,9 @@
 
 typedef struct trace {
     trace_sources_t sources;
-    trace_file_t file; /* path NULL: tables or records */
+    trace_file_t file;    /* path NULL: tables or records */
+    const char *archive;  /* NULL: the processes of this machine */
+    collect_view_t *view; /* of the archive */
     double interval_s;
     uint64_t count; /* 0: no limit */
     int raw;
@@ -35,9 +37,9 @@ static void take_record(void *arg, trace_source_t *source,
             mrail_tool_fail(COMMAND, "out of memory");
         }
     } else if (trace->json) {
-        trace_record_json(stdout, source->page, record);
+        trace_record_json(stdout, source->page, source->host, record);
     } else {
-        trace_record_print(stdout, source->page, record);
+        trace_record_print(stdout, source->page, source->host, record);
     }
 }
 
@@ -82,6 +84,7 @@ static trace_process_t finish_source(trace_t *trace, trace_source_t *source)
             (double)(source->table.last_ns - source->table.first_ns) / 1e9;
     }
     process.page = source->page;
+    process.host = source->host;
     process.table = source->table;
     process.missed = reader->missed - source->before.missed;
     process.invalid = reader->invalid - source->before.invalid;
@@ -198,12 +201,15 @@ static const mrail_option_t options[] = {
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(sources.dir), 0, 0, NULL},
+    {"--archive", "FILE", "the records in an archive of mrail collect",
+     MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
     "[--interval TIME] [--count N] [PID|JOB|PAGE...]",
     "--raw [--json] [--count N] [PID|JOB|PAGE...]",
-    "-o FILE [--duration TIME] [PID|JOB|PAGE...]", NULL};
+    "-o FILE [--duration TIME] [PID|JOB|PAGE...]",
+    "--archive FILE [--raw] [--json] [-o FILE] [PID|JOB...]", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,
@@ -238,6 +244,21 @@ static void check_options(const trace_t *trace)
         mrail_tool_usage(COMMAND, "%s needs -o FILE",
                          trace->file.force ? "--force" : "--duration");
     }
+    if ((trace->archive != NULL) && (trace->sources.dir != NULL)) {
+        mrail_tool_usage(COMMAND, "--archive cannot be combined with --dir");
+    }
+}
+
+/* An archive does not change: its records are those of one interval, which has
+ * already passed. */
+static void open_archive(trace_t *trace)
+{
+    trace->view = collect_view_open(COMMAND, trace->archive);
+    trace->sources.view = trace->view;
+    trace->sources.dir = trace->view->dir;
+    trace->sources.past = 1;
+    trace->count = 1;
+    trace->interval_s = 0;
 }
 
 int main(int argc, char **argv)
@@ -250,11 +271,15 @@ int main(int argc, char **argv)
     check_options(&trace);
     trace.sources.selectors = argv + at;
     trace.sources.dir = pages_dir(trace.sources.dir);
+    if (trace.archive != NULL) {
+        open_archive(&trace);
+    }
     if (trace.file.path != NULL) {
         status = trace_file_write(&trace.file, &trace.sources);
     } else {
         run(&trace);
     }
     trace_sources_cleanup(&trace.sources);
+    collect_view_close(trace.view);
     return status;
 }

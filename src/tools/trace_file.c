@@ -160,6 +160,8 @@ static uint64_t offset_for(const writing_t *writing, const mrail_page_t *page)
 static void start_source(writing_t *writing, trace_source_t *source)
 {
     const trace_tracks_config_t config = {.page = source->page,
+                                          .host = source->host,
+                                          .number = writing->num_traced,
                                           .offset_ns =
                                               offset_for(writing, source->page),
                                           .has_past = source->has_past,
@@ -190,16 +192,26 @@ static void take_record(void *arg, trace_source_t *source,
     }
 }
 
+/* Returns the time by the clock of the process's records. */
+static uint64_t now_of(const trace_sources_t *sources,
+                       const trace_source_t *source)
+{
+    return (sources->view != NULL)
+               ? collect_view_time(sources->view,
+                                   mrail_tele_file_host(source->path))
+               : mrail_clock_now();
+}
+
 /* Reads the new records, and reports whether the file is still valid. */
-static void take(trace_source_t *source)
+static void take(const trace_sources_t *sources, trace_source_t *source)
 {
     int was_broken = source->is_broken;
 
     trace_source_take(source, take_record, NULL);
     trace_tracks_missing(source->tracks, &source->follow.reader,
-                         mrail_clock_now());
+                         now_of(sources, source));
     if (source->is_broken && !was_broken) {
-        trace_tracks_note(source->tracks, mrail_clock_now(),
+        trace_tracks_note(source->tracks, now_of(sources, source),
                           "the telemetry file is no longer valid");
     }
 }
@@ -233,11 +245,11 @@ static void look_at_calls(const writing_t *writing, trace_source_t *source)
 /* Writes the rest of a process, and closes its files. */
 static void finish_source(const writing_t *writing, trace_source_t *source)
 {
-    take(source);
+    take(writing->sources, source);
     trace_source_read_page(source);
     trace_tracks_page(source->tracks, source->page);
     trace_tracks_finish(source->tracks, read_calls(writing, source),
-                        mrail_clock_now());
+                        now_of(writing->sources, source));
     mrail_follow_close(&source->follow);
 }
 
@@ -259,12 +271,13 @@ static unsigned look(writing_t *writing, unsigned number)
         }
         /* The process may end at any time, so its last records are read after
          * the check. */
-        alive = mrail_follow_is_alive(&source->follow) && !source->is_broken;
+        alive = (writing->sources->view == NULL) &&
+                mrail_follow_is_alive(&source->follow) && !source->is_broken;
         if (!alive) {
             finish_source(writing, source);
             continue;
         }
-        take(source);
+        take(writing->sources, source);
         if (number % LOOKS_CALLS == 0) {
             look_at_calls(writing, source);
         }

@@ -50,7 +50,7 @@ static void print_row(FILE *stream, const trace_process_t *process,
     rail_text(rail, page, row->rail);
     fprintf(stream,
             "%-10s %-12s %4u %016llx %5u %-4s %8llu %8.1f %8.1f %9.1f %9.1f "
-            "%9.1f %6llu%s\n",
+            "%9.1f %6llu%s%s%s\n",
             first ? name : "", rail, row->lane, (unsigned long long)row->peer,
             lane_sport(page, row->peer, row->lane),
             mrail_ring_kind_name(row->kind), (unsigned long long)row->messages,
@@ -59,6 +59,8 @@ static void print_row(FILE *stream, const trace_process_t *process,
             (double)trace_times_percentile(&row->times, P50) / 1e3,
             (double)trace_times_percentile(&row->times, P99) / 1e3,
             (double)row->times.max_ns / 1e3, (unsigned long long)row->failed,
+            (process->host != NULL) ? "  " : "",
+            (process->host != NULL) ? process->host : "",
             process->alive ? "" : "  ended");
 }
 
@@ -130,8 +132,12 @@ static void json_rail(mrail_json_t *json, const mrail_page_t *page,
     }
 }
 
-static void json_name(mrail_json_t *json, const mrail_page_t *page)
+static void json_name(mrail_json_t *json, const mrail_page_t *page,
+                      const char *host)
 {
+    if (host != NULL) {
+        mrail_json_string(json, "host", host);
+    }
     mrail_json_string(json, "job", page->job);
     mrail_json_int(json, "rank", page->rank);
     mrail_json_uint(json, "pid", page->head.pid);
@@ -173,7 +179,7 @@ void trace_table_json(FILE *stream, const trace_process_t *processes,
         const trace_process_t *process = &processes[i];
 
         mrail_json_object(&json, NULL);
-        json_name(&json, process->page);
+        json_name(&json, process->page, process->host);
         mrail_json_string(&json, "program", process->page->program);
         mrail_json_bool(&json, "alive", process->alive);
         mrail_json_fixed(&json, "elapsed_s", process->elapsed_s, 6);
@@ -194,7 +200,7 @@ void trace_table_json(FILE *stream, const trace_process_t *processes,
 /* ---- records ---- */
 
 void trace_record_print(FILE *stream, const mrail_page_t *page,
-                        const mrail_ring_record_t *record)
+                        const char *host, const mrail_ring_record_t *record)
 {
     char when[PAGES_TIME], name[PAGES_PROCESS], rail[RAIL_TEXT];
 
@@ -203,20 +209,21 @@ void trace_record_print(FILE *stream, const mrail_page_t *page,
     rail_text(rail, page, record->rail);
     fprintf(stream,
             "%s  %-10s %-12s lane %2u to %016llx  %-4s %3u  %9u bytes  "
-            "%11.3f us%s\n",
+            "%11.3f us%s%s%s\n",
             when, name, rail, record->lane, (unsigned long long)record->peer,
             mrail_ring_kind_name(mrail_ring_record_kind(record)), record->count,
             record->length, (double)(record->done_ns - record->post_ns) / 1e3,
+            (host != NULL) ? "  " : "", (host != NULL) ? host : "",
             (record->kind & MRAIL_RING_FAILED) ? "  failed" : "");
 }
 
-void trace_record_json(FILE *stream, const mrail_page_t *page,
+void trace_record_json(FILE *stream, const mrail_page_t *page, const char *host,
                        const mrail_ring_record_t *record)
 {
     mrail_json_t json = mrail_json_to(stream);
 
     mrail_json_object(&json, NULL);
-    json_name(&json, page);
+    json_name(&json, page, host);
     json_rail(&json, page, record->rail);
     mrail_json_uint(&json, "lane", record->lane);
     json_peer(&json, record->peer);

@@ -11,6 +11,7 @@
 /* A process and its records of one interval. */
 typedef struct trace_process {
     const mrail_page_t *page;
+    const char *host; /* in an archive; NULL: this machine */
     int alive;
     trace_table_t table;
     double elapsed_s; /* time that the records cover */
@@ -31,10 +32,11 @@ void trace_notes_print(FILE *stream, const trace_process_t *processes,
 void trace_table_json(FILE *stream, const trace_process_t *processes,
                       unsigned count, double interval_s);
 
-/* Prints one record, as text or as a JSON object on one line. */
+/* Prints one record, as text or as a JSON object on one line. `host` is NULL
+ * for this machine. */
 void trace_record_print(FILE *stream, const mrail_page_t *page,
-                        const mrail_ring_record_t *record);
-void trace_record_json(FILE *stream, const mrail_page_t *page,
+                        const char *host, const mrail_ring_record_t *record);
+void trace_record_json(FILE *stream, const mrail_page_t *page, const char *host,
                        const mrail_ring_record_t *record);
 
 #endif

@@ -104,6 +104,16 @@ static trace_source_t *source_new(const char *path)
     return source;
 }
 
+/* Returns the host of a file in an archive, or NULL. */
+static const char *host_of(const trace_sources_t *sources, const char *path)
+{
+    int host = mrail_tele_file_host(path);
+
+    return ((host >= 0) && ((unsigned)host < sources->view->manifest.num_hosts))
+               ? sources->view->hosts[host].name
+               : NULL;
+}
+
 /* Opens the process of the page at `path`. Returns ALIVE if the process is open
  * or not wanted, or the reason why it cannot be opened. */
 static mrail_page_status_t source_open(trace_sources_t *sources,
@@ -125,7 +135,11 @@ static mrail_page_status_t source_open(trace_sources_t *sources,
     if (status != MRAIL_PAGE_ALIVE) {
         goto err_free;
     }
-    mrail_follow_request(&source->follow);
+    if (sources->view != NULL) {
+        source->host = host_of(sources, path);
+    } else {
+        mrail_follow_request(&source->follow);
+    }
     source->has_past = sources->past || has_ended ||
                        (sources->has_searched && sources->past_of_new);
     if (!source->has_past) {

@@ -8,6 +8,7 @@
 #define MRAIL_TOOLS_TRACE_SOURCE_H
 
 #include "telemetry/follow.h"
+#include "tools/collect_view.h"
 #include "tools/trace_table.h"
 #include "tools/trace_tracks.h"
 
@@ -19,6 +20,7 @@
 typedef struct trace_source {
     char path[MRAIL_TELE_PATH];
     uint64_t id;           /* by which its peers know the process */
+    const char *host;      /* in an archive; NULL: this machine */
     mrail_page_t *page;    /* the last copy */
     mrail_follow_t follow; /* fd is -1 after the process has ended */
     int has_past;          /* earlier records are wanted */
@@ -41,6 +43,7 @@ typedef struct trace_sources {
     const char *ranks; /* a list, or NULL: all */
     int past;          /* 1: with the records that are already in the rings */
     int past_of_new;   /* 1: the same for processes that later calls find */
+    const collect_view_t *view; /* an archive, which does not change; or NULL */
 
     int has_searched; /* files that cannot be read have been reported */
     trace_source_t **items;

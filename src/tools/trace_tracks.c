@@ -62,17 +62,25 @@ struct trace_tracks {
 
 /* ---- tracks ---- */
 
-static void add_process(trace_tracks_t *tracks, const mrail_page_t *page)
+static void add_process(trace_tracks_t *tracks,
+                        const trace_tracks_config_t *config)
 {
-    char process[PAGES_PROCESS], name[2 * NAME];
+    const mrail_page_t *page = config->page;
+    char process[PAGES_PROCESS], host[2 * NAME] = "", name[4 * NAME];
+    unsigned pid;
 
     pages_process(process, sizeof(process), page);
-    snprintf(name, sizeof(name), "%s (%s%s%s)", process, page->program,
-             (page->job[0] != '\0') ? ", job " : "", page->job);
+    if (config->host != NULL) {
+        snprintf(host, sizeof(host), ", pid %u on %s", page->head.pid,
+                 config->host);
+    }
+    snprintf(name, sizeof(name), "%s (%s%s%s%s)", process, page->program,
+             (page->job[0] != '\0') ? ", job " : "", page->job, host);
+    pid = (config->host != NULL) ? config->number + 1 : page->head.pid;
     tracks->id = perfetto_id(tracks->trace);
     perfetto_track(tracks->trace, &(perfetto_track_t){.id = tracks->id,
                                                       .name = name,
-                                                      .pid = page->head.pid,
+                                                      .pid = pid,
                                                       .order = page->rank});
 }
 
@@ -423,7 +431,7 @@ trace_tracks_t *trace_tracks_create(perfetto_t *trace,
     tracks->next_event =
         config->has_past ? mrail_page_first_event(page) : page->num_events;
     mrail_hash_init(&tracks->lanes);
-    add_process(tracks, page);
+    add_process(tracks, config);
     tracks->events = add_track(tracks, "events", ORDER_EVENTS);
     tracks->posts = add_track(tracks, "posts", ORDER_POSTS);
     trace_calls_init(&tracks->calls, trace, tracks->id, config->offset_ns,

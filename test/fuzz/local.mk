@@ -1,7 +1,7 @@
 # Tests with hostile input. Each fuzz target is one file. make check replays its
 # corpus with some mutations, and contrib/fuzz links it with libFuzzer.
-FUZZ_TARGETS = fuzz_acl fuzz_am fuzz_config fuzz_ctl fuzz_fabric fuzz_plan_text \
-    fuzz_ring fuzz_script fuzz_session fuzz_sroce fuzz_wire
+FUZZ_TARGETS = fuzz_acl fuzz_am fuzz_archive fuzz_config fuzz_ctl fuzz_fabric \
+    fuzz_plan_text fuzz_ring fuzz_script fuzz_session fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)
 check_LTLIBRARIES += libtest-replay.la libtest-verbs.la \
     libtest-engine.la
@@ -22,6 +22,9 @@ FUZZ_LINK = $(AM_LDFLAGS) $(FUZZ_FLAGS)
 fuzz_acl_SOURCES = test/fuzz/fuzz_acl.c
 fuzz_acl_LDADD = $(FUZZ_MAIN) libmrail-fabric.la
 fuzz_acl_LDFLAGS = $(FUZZ_LINK)
+fuzz_archive_SOURCES = test/fuzz/fuzz_archive.c
+fuzz_archive_LDADD = $(FUZZ_MAIN) $(COLLECT_LIBS)
+fuzz_archive_LDFLAGS = $(FUZZ_LINK)
 fuzz_wire_SOURCES = test/fuzz/fuzz_wire.c
 fuzz_wire_LDADD = $(FUZZ_MAIN) libmrail-rail.la
 fuzz_wire_LDFLAGS = $(FUZZ_LINK)

@@ -13,7 +13,7 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
     test/mpi/direct.sh test/mpi/rails.sh test/mpi/topology.sh \
     test/mpi/gpu-exchange.sh test/mpi/gpu-bad.sh test/mpi/gpu-stream.sh \
-    test/mpi/exporter.sh test/mpi/report.sh
+    test/mpi/exporter.sh test/mpi/report.sh test/mpi/collect.sh
 TIMING_TESTS += test/mpi/pair.sh test/mpi/diagnose.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/diagnose.sh \
     test/mpi/lib.sh \

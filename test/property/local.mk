@@ -151,3 +151,12 @@ test_exchange_SOURCES = test/property/test_exchange.c
 test_exchange_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_exchange_LDADD = libmrail-fabric.la $(TEST_LIBS) -lm
 endif
+
+# Clocks of the hosts of an archive.
+if HAVE_CMOCKA
+check_PROGRAMS += test_clocks
+TESTS += test_clocks
+test_clocks_SOURCES = test/property/test_clocks.c
+test_clocks_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_clocks_LDADD = libmrail-collect.la $(TEST_LIBS)
+endif

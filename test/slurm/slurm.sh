@@ -155,6 +155,11 @@ timeout 60 srun --quiet --mpi=none --jobid="$(squeue -h -o %i | head -n 1)" \
     --overlap -N 2 --ntasks-per-node=1 --label "$mrail" top --count 1 \
     >"$tmp/out" 2>&1
 expect 'srun --overlap runs mrail top on each node' "$tmp/out" '^1: .*slurm\.pmix'
+SLURM_JOB_ID=$(squeue -h -o %i | head -n 1) timeout 100 "$mrail" collect --srun \
+    -o "$tmp/archive.tar.gz" node0 node1 >"$tmp/out" 2>&1
+expect 'mrail collect --srun gathers both nodes' "$tmp/out" ' 2 of 2 hosts, '
+"$mrail" diagnose --archive "$tmp/archive.tar.gz" >"$tmp/out" 2>&1
+expect 'the archive names the hosts' "$tmp/out" ' node1$'
 step=$(squeue -h -s -o %i | grep -E '\.0$')
 check 'the step is killed' scancel -s KILL "$step"
 check 'no process and no session is left' await 20 is_gone

@@ -4,7 +4,7 @@ TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
     test/tools/figures.sh test/tools/chroot.sh test/tools/tree.sh \
     test/tools/lanes.sh test/tools/man.sh test/tools/options.sh \
     test/tools/plan.sh test/tools/simulate.sh test/tools/exporter.sh \
-    test/tools/report.sh \
+    test/tools/report.sh test/tools/collect.sh \
     test/tools/style.sh test/tools/messages.sh test/tools/tap.sh \
     test/tools/readme-figure.sh test/tools/configure.sh test/tools/build.sh
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
@@ -62,6 +62,14 @@ test_diagnose_SOURCES = test/tools/test_diagnose.c
 test_diagnose_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
     libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
+check_PROGRAMS += test_collect test_collect_local
+TESTS += test_collect test_collect_local
+test_collect_local_SOURCES = test/tools/test_collect_local.c
+test_collect_local_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_collect_local_LDADD = $(COLLECT_LIBS) $(TEST_LIBS)
+test_collect_SOURCES = test/tools/test_collect.c
+test_collect_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_collect_LDADD = $(COLLECT_LIBS) $(TEST_LIBS)
 test_number_SOURCES = test/tools/test_number.c
 test_number_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_number_LDADD = libmrail-tool.la $(TEST_LIBS)
@@ -88,10 +96,16 @@ report_sample_SOURCES = test/tools/report_sample.c test/tools/report_job.c
 report_sample_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
 report_sample_LDADD = libmrail-report.la libmrail-telemetry.la libmrail-base.la
 
-# Used by exporter.sh, exporter-time.sh and report.sh.
+# Used by exporter.sh, exporter-time.sh, report.sh and collect.sh.
 check_PROGRAMS += exporter_pages
 exporter_pages_SOURCES = test/tools/exporter_pages.c
 exporter_pages_LDADD = libmrail-telemetry.la libmrail-base.la
+
+# Used by collect.sh, also that of test/mpi.
+check_LTLIBRARIES += libtest-clock.la
+libtest_clock_la_SOURCES = test/tools/clock_shim.c
+libtest_clock_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+libtest_clock_la_LIBADD = -ldl
 
 # Used by acl-linux.sh.
 check_PROGRAMS += udp_ports

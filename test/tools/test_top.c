@@ -65,8 +65,8 @@ static int set_up(void **state)
     for (unsigned r = 0; r < RANKS; ++r) {
         fill(&f->before_pages[r], r, 0);
         fill(&f->pages[r], r, 1);
-        f->before_items[r] = (pages_item_t){&f->before_pages[r], 1};
-        f->items[r] = (pages_item_t){&f->pages[r], r != 5};
+        f->before_items[r] = (pages_item_t){&f->before_pages[r], 1, -1};
+        f->items[r] = (pages_item_t){&f->pages[r], r != 5, -1};
     }
     f->before = (pages_t){.items = f->before_items, .count = RANKS};
     f->now = (pages_t){.items = f->items, .count = RANKS};

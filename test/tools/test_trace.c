@@ -267,7 +267,7 @@ static void test_unknown_rail(void **state)
         .done_ns = 1500, .rail = 255, .lane = 255, .kind = 0x80, .count = 1};
     FILE *stream = open_text();
 
-    trace_record_print(stream, &page, &record);
+    trace_record_print(stream, &page, NULL, &record);
     fclose(stream);
     has("rail 255");
     has("1.500 us  failed\n");
@@ -286,7 +286,7 @@ static void test_json(void **state)
                                         .count = 64};
     FILE *stream = open_text();
 
-    trace_record_json(stream, &page, &record);
+    trace_record_json(stream, &page, NULL, &record);
     fclose(stream);
     assert_string_equal(
         text, "{\"job\": \"\", \"rank\": 3, \"pid\": 4711, \"rail\": 1, "

@@ -1,5 +1,5 @@
 # Unit tests: one file per source file, without sleep and without I/O. The
-# exceptions are test_page and test_topology, whose subjects are files.
+# exceptions are test_page, test_image and test_topology, whose subjects are files.
 if HAVE_CMOCKA
 check_PROGRAMS += test_base
 TESTS += test_base
@@ -47,6 +47,12 @@ TESTS += test_plans
 test_plans_SOURCES = test/unit/test_plans.c
 test_plans_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_plans_LDADD = libmrail-telemetry.la $(TEST_LIBS) -lm
+
+check_PROGRAMS += test_image
+TESTS += test_image
+test_image_SOURCES = test/unit/test_image.c
+test_image_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_image_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
 check_PROGRAMS += test_ring
 TESTS += test_ring

@@ -1,0 +1,21 @@
+/* mrail collect: the telemetry of this machine, as a host of an archive. */
+#ifndef MRAIL_TOOLS_COLLECT_LOCAL_H
+#define MRAIL_TOOLS_COLLECT_LOCAL_H
+
+#include "tools/collect_manifest.h"
+
+typedef struct collect_local {
+    const char *dir;
+    const char *job;    /* NULL: all jobs */
+    uint64_t max_size;  /* bytes of the archive that this host may take */
+    uint64_t sample_ns; /* time between the two samples of running processes */
+} collect_local_t;
+
+/* Adds images of this user's files to *host, whose name is set. Running
+ * processes come first, then those that ended last. If the room does not
+ * suffice, the others are counted. Files that vanish in the meantime are no
+ * error. Returns 0, or -errno with a message. */
+int collect_local(const collect_local_t *local, collect_host_t *host,
+                  char error[COLLECT_ERROR]);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * The manifest of an archive of mrail collect: which hosts, processes and files
+ * the archive has, and how the clocks of the hosts differ. It is the first file
+ * of an archive, "manifest.json"; mrail-archive(5) describes it.
+ *
+ * No I/O other than through FILE. A manifest may come from another machine, so
+ * the parser trusts nothing.
+ */
+#ifndef MRAIL_TOOLS_COLLECT_MANIFEST_H
+#define MRAIL_TOOLS_COLLECT_MANIFEST_H
+
+#include "telemetry/file.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define COLLECT_VERSION 1u
+#define COLLECT_FORMAT "mrail archive"
+#define COLLECT_MANIFEST "manifest.json"
+
+/* Limits of an archive. */
+#define COLLECT_MAX_HOSTS 4096u
+#define COLLECT_MAX_FILES 65536u             /* of a host */
+#define COLLECT_MAX_MANIFEST (64u << 20)     /* bytes */
+#define COLLECT_MAX_SIZE (UINT64_C(1) << 32) /* bytes of all files */
+
+#define COLLECT_NAME 72      /* room for the name of a host */
+#define COLLECT_FILE_NAME 96 /* room for the name of a file in its host */
+#define COLLECT_ERROR 256    /* room for a message */
+#define COLLECT_JOB 48
+
+/* The folder of the first samples; see collect_file_t. */
+#define COLLECT_EARLIER "earlier/"
+
+typedef struct collect_file {
+    /* Name in the folder of the host: that of the telemetry file, after
+     * COLLECT_EARLIER if it is the first of two samples of a running process. */
+    char name[COLLECT_FILE_NAME];
+    uint64_t size; /* bytes */
+    int alive;     /* 1: the process was running */
+    void *data;    /* an image (image.h); NULL after collect_manifest_parse() */
+} collect_file_t;
+
+/* A process that was running; see proc.h. */
+typedef struct collect_process {
+    uint32_t pid;
+    char state;
+    double run, delay; /* below 0: unknown */
+} collect_process_t;
+
+typedef struct collect_host {
+    char name[COLLECT_NAME];
+    char error[COLLECT_ERROR]; /* why the host is missing; "": it is not */
+    /* Clock of the host minus that of the collector. The true value differs by
+     * at most bound_ns. */
+    int64_t offset_ns;
+    uint64_t bound_ns;
+    uint64_t time_ns;   /* time of the second sample, by the host's clock */
+    uint64_t sample_ns; /* time between the two samples */
+    unsigned left_out;  /* processes for which there was no room */
+    unsigned refused;   /* files that are not valid, or of another version */
+    unsigned foreign;   /* files of other users, which are never read */
+    collect_file_t *files;
+    unsigned num_files;
+    collect_process_t *processes;
+    unsigned num_processes;
+} collect_host_t;
+
+typedef struct collect_manifest {
+    uint64_t time_ns;      /* CLOCK_REALTIME of the collector */
+    char job[COLLECT_JOB]; /* the only job in the archive; "": all jobs */
+    collect_host_t *hosts;
+    unsigned num_hosts;
+} collect_manifest_t;
+
+/* Parses a text. Returns 0 with *manifest filled in, or with a message that
+ * starts with "it": -EPROTO (another version), -EINVAL or -ENOMEM. */
+int collect_manifest_parse(const char *text, size_t size,
+                           collect_manifest_t *manifest,
+                           char error[COLLECT_ERROR]);
+
+/* The caller checks the stream for errors. */
+void collect_manifest_write(FILE *stream, const collect_manifest_t *manifest);
+
+void collect_manifest_cleanup(collect_manifest_t *manifest);
+void collect_host_cleanup(collect_host_t *host);
+
+/* Appends an element that is all zero, and returns it; NULL: no memory. */
+collect_host_t *collect_manifest_add(collect_manifest_t *manifest);
+collect_file_t *collect_host_add_file(collect_host_t *host);
+collect_process_t *collect_host_add_process(collect_host_t *host);
+
+/* Parses the name of a file in its host. Returns 0 with the parts of the name,
+ * and whether it is a first sample, or -EINVAL. */
+int collect_file_parse(const char *text, mrail_tele_name_t *name,
+                       int *is_earlier_p);
+
+/* Returns 1 if a text can be the name of a host: letters, digits and
+ * ".-_:@[]", but no '-' or '.' in front. Such a name can be a folder, and is no
+ * option of ssh or srun. */
+int collect_is_host_name(const char *text);
+
+/* Returns the number of running and ended processes with this host's files. */
+unsigned collect_host_count(const collect_host_t *host);
+
+#endif

@@ -1,0 +1,14 @@
+/* mrail collect: the archive as a file. */
+#ifndef MRAIL_TOOLS_COLLECT_WRITE_H
+#define MRAIL_TOOLS_COLLECT_WRITE_H
+
+#include "tools/collect_manifest.h"
+
+/* Writes an archive with mode 0600 under another name, and then renames it, so
+ * that the file is always whole. SIGINT and SIGTERM leave nothing behind. "-" is
+ * stdout. Names that end in ".gz" or ".tgz" are compressed. Exits with a message
+ * if this fails. Returns the size of the file, or 0 for stdout. */
+uint64_t collect_write_file(const char *command, const char *path,
+                            const collect_manifest_t *manifest);
+
+#endif

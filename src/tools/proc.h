@@ -1,0 +1,28 @@
+/* The state of processes of this machine, from proc(5). */
+#ifndef MRAIL_TOOLS_PROC_H
+#define MRAIL_TOOLS_PROC_H
+
+#include <stdint.h>
+
+/* Times of the threads of a process, ns since their start. */
+typedef struct proc_threads {
+    uint64_t run, delay; /* on a core, and waiting for one */
+    int is_known;
+} proc_threads_t;
+
+proc_threads_t proc_threads(unsigned pid);
+
+/* Returns the state as in proc_pid_stat(5); '?': unknown. */
+char proc_state(unsigned pid);
+
+/* Fractions of a time for which the threads of a process ran, and waited for a
+ * core; below 0: unknown. Above 1 with several threads. */
+typedef struct proc_shares {
+    double run, delay;
+} proc_shares_t;
+
+/* Compares two samples that were taken elapsed_ns apart. */
+proc_shares_t proc_shares(const proc_threads_t *before,
+                          const proc_threads_t *now, uint64_t elapsed_ns);
+
+#endif

@@ -1,0 +1,152 @@
+#!/bin/sh
+# Collects the telemetry of an MPI job whose ranks are on two hosts, which are
+# directories of this machine. The clock of one host is an hour ahead. The
+# viewers must find the same in the archive as on the machine: while the job
+# runs, while a rank is stopped, and after all ranks were killed.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+require_env mpi_exchange
+need python3
+grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h" ||
+    skip_all 'configure found no libarchive (libarchive-dev)'
+shim=$build/.libs/libtest-clock.so
+[ -e "$shim" ] || bail_out "no $shim"
+[ -z "$(sed -n 's|^MRAIL_SAN = *||p' "$build/Makefile")" ] ||
+    skip_all 'a sanitizer must be the first library'
+pages=$UCX_MRAIL_TELEMETRY_DIR
+mkdir "$pages/near" "$pages/ahead"
+
+# Ranks 0 and 1 are on the host near, 2 and 3 on the host ahead.
+cat >"$tmp/rank" <<END
+#!/bin/sh
+if [ "\$OMPI_COMM_WORLD_RANK" -lt 2 ]; then
+    export UCX_MRAIL_TELEMETRY_DIR="$pages/near"
+else
+    export UCX_MRAIL_TELEMETRY_DIR="$pages/ahead"
+    export MRAIL_TEST_CLOCK_S=3600 LD_PRELOAD="$shim:\${LD_PRELOAD-}"
+fi
+exec "\$@"
+END
+cat >"$tmp/ssh" <<END
+#!/bin/sh
+export UCX_MRAIL_TELEMETRY_DIR="$pages/\$1"
+if [ "\$1" = ahead ]; then
+    export MRAIL_TEST_CLOCK_S=3600 LD_PRELOAD="$shim"
+fi
+shift
+exec sh -c "\$*"
+END
+chmod +x "$tmp/rank" "$tmp/ssh"
+
+# gather NAME: writes $tmp/NAME.tar.gz.
+gather()
+{
+    expect_run "$1: both hosts, four processes" 0 '2 of 2 hosts, 4 processes' \
+        timeout 100 "$mrail" collect -o "$tmp/$1.tar.gz" --ssh "$tmp/ssh" \
+        near ahead
+    expect "$1: the clock is an hour ahead" "$tmp/out" '^ahead .* (3600[.]0|3599[.]9)'
+}
+
+# view NAME VIEWER OPTION...: output is in $tmp/view, messages in $tmp/err.
+view()
+{
+    name=$1 viewer=$2
+    shift 2
+    status=0
+    timeout 100 "$mrail" "$viewer" --archive "$tmp/$name.tar.gz" "$@" \
+        >"$tmp/view" 2>"$tmp/err" || status=$?
+    if [ $status = 0 ]; then
+        ok "$name: mrail $viewer $*"
+    else
+        not_ok "$name: mrail $viewer $*" "exit status $status" "$tmp/err"
+    fi
+}
+
+launch 4 --rate 100M -- timeout 120 "$tmp/rank" "$build/mpi_exchange" \
+    --seconds 60 --bytes 3000000 >"$tmp/job" 2>&1 &
+job=$!
+await_under_way "$tmp/job"
+sleep 2
+
+# ---- a running job ----
+
+gather running
+view running diagnose
+expect 'running: four ranks of one job' "$tmp/view" \
+    '^job [^ ]+: 4 processes in the archive, 4 running'
+expect 'running: a rank of each host' "$tmp/view" '^ +[23] .* ahead$'
+expect 'running: how well times agree' "$tmp/err" 'aligned to within [0-9.]+ ms'
+view running top --json
+python3 - "$tmp/view" >"$tmp/out" 2>&1 <<'END' || true
+import json
+import sys
+
+top = json.loads(open(sys.argv[1]).read())
+hosts = {host["name"]: host for host in top["hosts"]}
+assert abs(hosts["ahead"]["offset_s"] - 3600) < 0.5, hosts
+ranks = {process["rank"]: process for process in top["processes"]}
+assert sorted(ranks) == [0, 1, 2, 3], ranks
+for rank, process in ranks.items():
+    assert process["host"] == ("near" if rank < 2 else "ahead"), process
+    assert abs(process["update_s"] - top["time_s"]) < 30, process
+    assert process["alive"], process
+    rates = sum(rail["bytes_per_s"] for rail in process["rails"])
+    assert rates > 1e6, process["rails"]
+print("ok")
+END
+is 'running: top has all ranks, hosts, rates and times' ok "$(tail -n 1 "$tmp/out")"
+view running trace --raw --json
+python3 - "$tmp/view" >"$tmp/out" 2>&1 <<'END' || true
+import json
+import sys
+
+first, last = {}, {}
+for row in open(sys.argv[1]):
+    record = json.loads(row)
+    rank = record["rank"]
+    first[rank] = min(first.get(rank, 1 << 62), record["post_ns"])
+    last[rank] = max(last.get(rank, 0), record["done_ns"])
+assert sorted(first) == [0, 1, 2, 3], first
+# The ranks exchange data with each other, so their last chunks are close.
+assert max(last.values()) - min(last.values()) < 20e9, last
+assert max(first.values()) < max(last.values()), (first, last)
+print("ok")
+END
+is 'running: the records of all ranks are of the same time' ok \
+    "$(tail -n 1 "$tmp/out")"
+view running trace -o "$tmp/trace"
+run_program 'running: ' python3 "$top/test/mpi/trace_check.py" "$tmp/trace"
+view running info --events
+
+# ---- a rank that is stopped ----
+
+victim=$(find "$pages/ahead" -name '*.calls' | sort | head -n 1 |
+    sed 's/.*mrail-telemetry\.[0-9]*\.\([0-9]*\)\..*/\1/')
+kill -STOP "$victim"
+sleep 4
+gather stopped
+view stopped diagnose --json
+expect 'stopped: the stopped rank is found' "$tmp/view" \
+    '"cause": "[a-z_]*stopped"'
+view stopped diagnose
+expect 'stopped: a message names it' "$tmp/view" 'rank: rank [23] is stopped'
+kill -CONT "$victim"
+
+# ---- all ranks are killed ----
+
+sleep 1
+pids=$(find "$pages/near" "$pages/ahead" -name '*.calls' |
+    sed 's/.*mrail-telemetry\.[0-9]*\.\([0-9]*\)\..*/\1/')
+# shellcheck disable=SC2086 # word splitting is intended
+kill -9 $pids
+wait $job 2>/dev/null || true
+gather killed
+view killed diagnose
+expect 'killed: no process runs' "$tmp/view" '4 processes in the archive, 0 running'
+view killed trace
+expect 'killed: the records of a rank of the other host' "$tmp/view" \
+    '^rank [23] .* ahead  ended$'
+view killed top
+nothing_left 'collect'
+finish

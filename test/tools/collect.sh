@@ -1,0 +1,472 @@
+#!/bin/sh
+# Checks mrail collect and the viewers of its archives without MPI jobs. The hosts
+# are directories of this machine, behind a command in place of ssh. Hosts fail,
+# and archives are wrong, in all the ways that the documents name.
+set -u
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need_built mrail-collect mrail-top mrail-diagnose mrail-trace exporter_pages
+
+collect=$build/mrail-collect
+pages=$UCX_MRAIL_TELEMETRY_DIR
+if ! grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h"; then
+    expect_run 'without libarchive: a message says how to get it' 1 \
+        'this build has no libarchive; install libarchive-dev' \
+        "$collect" -o "$tmp/archive"
+    expect_run 'a viewer without libarchive' 1 \
+        '--archive: this build has no libarchive' \
+        "$build/mrail-top" --archive "$tmp/archive"
+    skip 'archives' 'configure found no libarchive (libarchive-dev)'
+    finish
+fi
+need python3
+shim=$build/.libs/libtest-clock.so
+need_built .libs/libtest-clock.so
+sanitized=$(sed -n 's|^MRAIL_SAN = *||p' "$build/Makefile")
+TMPDIR=$tmp/unpacked
+export TMPDIR
+mkdir "$TMPDIR"
+
+# ---- hosts ----
+
+# The program mrail of a host, as in an installation.
+cat >"$tmp/mrail" <<END
+#!/bin/sh
+shift
+exec "$collect" "\$@"
+END
+
+# ssh HOST COMMAND: what a host does depends on its name.
+cat >"$tmp/ssh" <<END
+#!/bin/sh
+host=\$1
+shift
+export UCX_MRAIL_TELEMETRY_DIR="$pages/\$host"
+case \$host in
+gone) echo 'ssh: connect to host gone port 22: No route to host' >&2; exit 255 ;;
+mute) exec sleep 30 ;;
+early) exit 3 ;;
+newer) echo 'mrail-collect 2'; exec sleep 30 ;;
+lost) echo 'sh: 1: /opt/mrail: not found' >&2; exit 127 ;;
+wrong) echo 'mrail-collect 1'; echo 'ready'; cat /dev/urandom ;;
+chatty) yes | head -n 100000; exit 0 ;;
+banner) echo 'Welcome to this host'; echo; echo 'You have mail.' ;;
+cut) sh -c "\$*" | python3 "$tmp/cut.py"; exit 0 ;;
+bomb)
+    # A whole conversation, but with an answer that is too large.
+    sh -c "\$(echo "\$*" | sed 's/--max-size=[0-9]*/--max-size=4g/')"
+    exit 0 ;;
+ahead) export MRAIL_TEST_CLOCK_S=3600 LD_PRELOAD="$shim" ;;
+behind) export MRAIL_TEST_CLOCK_S=-3600 LD_PRELOAD="$shim" ;;
+esac
+exec sh -c "\$*"
+END
+chmod +x "$tmp/mrail" "$tmp/ssh"
+# Passes on 100000 bytes, as they come.
+cat >"$tmp/cut.py" <<'END'
+import os
+
+left = 100000
+while left > 0:
+    data = os.read(0, left)
+    if not data:
+        break
+    os.write(1, data)
+    left -= len(data)
+END
+
+# start HOST JOB: starts a process of a job on a host, until the script ends.
+started=0
+start()
+{
+    started=$((started + 1))
+    mkdir -p "$pages/$1"
+    mkfifo "$tmp/stdin.$started"
+    (
+        case $1 in
+        ahead) export MRAIL_TEST_CLOCK_S=3600 LD_PRELOAD="$shim" ;;
+        behind) export MRAIL_TEST_CLOCK_S=-3600 LD_PRELOAD="$shim" ;;
+        esac
+        exec "$build/exporter_pages" "$pages/$1" "$2" 1 2 4 \
+            <"$tmp/stdin.$started" >"$tmp/ready.$started"
+    ) &
+    # The process ends with its standard input.
+    sleep 1000 >"$tmp/stdin.$started" &
+    await 20 grep -qs ready "$tmp/ready.$started" ||
+        bail_out "the job on $1 does not start"
+}
+
+# gather NAME STATUS PATTERN OPTION...: writes $tmp/NAME.tar.gz.
+gather()
+{
+    name=$1 wanted=$2 pattern=$3
+    shift 3
+    expect_run "$name" "$wanted" "$pattern" timeout 100 "$collect" \
+        -o "$tmp/$name.tar.gz" --sample 0.2 --ssh "$tmp/ssh" \
+        --remote "$tmp/mrail" "$@"
+}
+
+# view NAME STATUS PATTERN VIEWER OPTION...: reads $tmp/NAME.tar.gz. The
+# directory with its files must not remain.
+view()
+{
+    name=$1 wanted=$2 pattern=$3 viewer=$4
+    shift 4
+    expect_run "$name: mrail $viewer $*" "$wanted" "$pattern" timeout 100 \
+        "$build/mrail-$viewer" --archive "$tmp/$name.tar.gz" "$@"
+    cp "$tmp/out" "$tmp/view"
+    is "$name: mrail $viewer leaves no directory" '' "$(ls "$TMPDIR")"
+}
+
+no_archive()
+{
+    if [ -e "$tmp/$1.tar.gz" ]; then
+        not_ok "$1: there is no archive" "$(ls "$tmp")"
+    else
+        ok "$1: there is no archive"
+    fi
+}
+
+nothing_unpacked()
+{
+    [ -z "$(ls "$TMPDIR")" ]
+}
+
+expect_run 'a host that is an option' 2 "'-oProxyCommand=x' is no name of a host" \
+    "$collect" -- -oProxyCommand=x
+expect_run 'a host with a path' 2 "'../n1' is no name of a host" "$collect" ../n1
+expect_run 'a host that is named twice' 2 'host n1 is named twice' \
+    "$collect" n1 n2 n1
+expect_run 'no command for ssh' 2 'expected a command' "$collect" --ssh ' ' n1
+expect_run 'a job with a name that is too long' 2 'expected 1 to 47 printable characters' \
+    "$collect" --job 123456789012345678901234567890123456789012345678
+expect_run 'an archive of more than 4 GiB' 2 'expected at most 4294967296 bytes' \
+    "$collect" --max-size 5g
+expect_run 'a directory that does not exist' 1 'cannot read .*/none: No such file' \
+    "$collect" -o "$tmp/none.tar.gz" --dir "$tmp/none"
+expect_run 'a job without processes' 1 'no process of this user left telemetry on this host' \
+    "$collect" -o "$tmp/none.tar.gz"
+no_archive none
+
+for host in n1 n1 n2 n2 banner cut cut cut bomb bomb bomb; do
+    start $host alpha
+done
+start n2 beta
+if [ -z "$sanitized" ]; then
+    start ahead alpha
+    start ahead alpha
+    start behind alpha
+fi
+mkdir "$pages/empty"
+
+# ---- this machine ----
+
+expect_run 'this machine' 0 '1 of 1 hosts, 2 processes' "$collect" \
+    -o "$tmp/here.tar.gz" --dir "$pages/n1"
+is 'the archive is private' 600 "$(stat -c %a "$tmp/here.tar.gz")"
+view here 0 'job alpha: 2 processes in the archive, 2 running' diagnose
+expect_run 'an archive that exists' 1 'here.tar.gz exists; --force replaces it' \
+    "$collect" -o "$tmp/here.tar.gz" --dir "$pages/n1"
+expect_run 'it can be replaced' 0 '2 processes' "$collect" --force \
+    -o "$tmp/here.tar.gz" --dir "$pages/n1"
+"$collect" -o - --dir "$pages/n1" 2>"$tmp/err" |
+    "$build/mrail-top" --archive - >"$tmp/out" 2>&1
+expect 'an archive through a pipe' "$tmp/out" '^rank 0 '
+"$collect" -o - --dir "$pages/n1" 2>"$tmp/err" | tar tf - >"$tmp/list" 2>&1
+is 'tar reads it: the manifest is first' manifest.json "$(head -n 1 "$tmp/list")"
+is 'tar reads it: a page, calls, and an earlier sample of both' 9 \
+    "$(wc -l <"$tmp/list")"
+expect_run 'a directory that cannot be written' 1 \
+    'cannot write .*/none/x: No such file' \
+    "$collect" -o "$tmp/none/x" --dir "$pages/n1"
+expect_run 'a full device' 1 'cannot write stdout: No space left on device' \
+    sh -c '"$0" -o - --dir "$1" >/dev/full' "$collect" "$pages/n1"
+
+# ---- several hosts ----
+
+gather two 0 '2 of 2 hosts, 5 processes' n1 n2
+view two 0 '^job beta: 1 process in the archive' diagnose
+expect 'two: diagnose shows the hosts' "$tmp/view" ' n2$'
+view two 0 '^rank 0 .* n1$' top
+view two 0 ', n2$' top --lanes
+gather job 0 '2 of 2 hosts, 4 processes' --job alpha n1 n2
+view job 1 'no process of job beta left telemetry in .*job.tar.gz' diagnose \
+    --job beta
+view job 1 'no process of job beta has telemetry in .*job.tar.gz' top --job beta
+view job 1 'no process or job beta keeps records' trace beta
+view job 0 'no record of 4 processes' trace alpha
+view job 0 ' 0 records of 4 processes' trace -o "$tmp/trace"
+gather missing-job 1 'no process of job gamma left telemetry on these hosts' \
+    --job gamma n1 n2
+no_archive missing-job
+gather banner 0 '1 of 1 hosts, 1 processes' banner
+
+# srun gets the host as an option, and words instead of a line for a shell.
+mkdir "$tmp/bin"
+cat >"$tmp/bin/srun" <<END
+#!/bin/sh
+for word; do
+    case \$word in
+    --nodelist=*) host=\${word#*=} ;;
+    --*) ;;
+    *) break ;;
+    esac
+    shift
+done
+UCX_MRAIL_TELEMETRY_DIR="$pages/\$host" exec "\$@"
+END
+chmod +x "$tmp/bin/srun"
+expect_run 'srun' 0 '2 of 2 hosts, 4 processes' env PATH="$tmp/bin:$PATH" \
+    "$collect" -o "$tmp/srun.tar.gz" --srun --remote "$tmp/mrail" \
+    --job alpha n1 n2
+
+# ---- clocks ----
+
+if [ -n "$sanitized" ]; then
+    skip 'wrong clocks' 'a sanitizer must be the first library'
+else
+    gather clocks 0 '3 of 3 hosts, 5 processes' --sample 2 n1 ahead behind
+    expect 'clocks: an hour ahead' "$tmp/out" '^ahead .* (3600|3599)[.][0-9]+ '
+    expect 'clocks: an hour behind' "$tmp/out" '^behind .* -(3600|3599)[.][0-9]+ '
+    view clocks 0 'the clock of ahead was 3600[.]0.* s ahead, which is corrected' \
+        top --json
+    python3 - "$tmp/view" >"$tmp/result" 2>&1 <<'END'
+import json
+import sys
+
+text = next(row for row in open(sys.argv[1]) if row.startswith("{"))
+top = json.loads(text)
+hosts = {host["name"]: host for host in top["hosts"]}
+assert abs(hosts["ahead"]["offset_s"] - 3600) < 0.5, hosts
+assert abs(hosts["behind"]["offset_s"] + 3600) < 0.5, hosts
+assert all(0 <= host["error_s"] < 0.5 for host in hosts.values()), hosts
+for process in top["processes"]:
+    # The samples are seconds apart, not an hour.
+    assert abs(process["update_s"] - top["time_s"]) < 60, process
+    assert process["start_s"] <= process["update_s"], process
+    assert sum(rail["bytes_per_s"] for rail in process["rails"]) > 0, process
+assert {process["host"] for process in top["processes"]} == set(hosts)
+print("all times agree")
+END
+    is 'clocks: an hour apart, all times agree' 'all times agree' \
+        "$(tail -n 1 "$tmp/result")"
+fi
+
+# ---- hosts that fail ----
+
+gather gone 1 'host gone is missing: it cannot be reached: ssh: connect to host gone port 22: No route' \
+    n1 gone
+expect 'gone: the archive has the other host' "$tmp/out" '1 of 2 hosts, 2 processes'
+view gone 0 'host gone is missing: it cannot be reached: ssh: connect' diagnose
+gather lost 1 'it cannot be reached: sh: 1: /opt/mrail: not found' n1 lost
+gather early 1 'host early is missing: it cannot be reached: ssh ended with status 3' \
+    n1 early
+gather newer 1 'host newer is missing: it runs another version of mrail' n1 newer
+gather wrong 1 'host wrong is missing: its answer is not valid' n1 wrong
+gather chatty 1 'host chatty is missing: it prints too many lines' n1 chatty
+gather cut 1 'host cut is missing: its answer: it was cut off or damaged' n1 cut
+gather bomb 1 'host bomb is missing: its answer: it is larger than it may be' \
+    --max-size 1600k n1 bomb
+gather mute 1 'host mute is missing: it gave no answer for 1 s' --timeout 1 n1 mute
+gather nobody 1 'mrail collect: no host gave an answer' gone early
+no_archive nobody
+expect_run 'a program that does not exist' 1 'cannot run .*/nowhere: No such file' \
+    "$collect" -o "$tmp/nowhere.tar.gz" --ssh "$tmp/nowhere" n1
+gather empty 0 '2 of 2 hosts, 2 processes' n1 empty
+
+# ---- other users ----
+
+mkdir "$pages/others"
+: >"$pages/others/mrail-telemetry.$(($(id -u) + 1)).1.1"
+: >"$pages/others/mrail-telemetry.$(id -u).2.2"
+if [ "$(id -u)" = 0 ]; then
+    # A file with a name of this user that is of another one.
+    cp "$pages/n1/mrail-telemetry.0."*.calls "$tmp/"
+    cp "$(find "$tmp" -maxdepth 1 -name '*.calls' | head -n 1)" \
+        "$pages/others/mrail-telemetry.0.3.3.calls"
+    chown 65534 "$pages/others/mrail-telemetry.0.3.3.calls"
+fi
+ln -s "$(find "$pages/n1" -name '*.calls' | head -n 1)" \
+    "$pages/others/mrail-telemetry.$(id -u).4.4.calls"
+gather others 1 'others: [12] telemetry files? belongs? to other users|others: 2 telemetry files belong' \
+    others
+expect 'others: files that are none are counted' "$tmp/out" \
+    'others: 2 files were left out: not valid'
+no_archive others
+
+# ---- size ----
+
+# Processes that were killed: their files stay.
+mkdir "$pages/killed"
+python3 - "$pages/n1" "$pages/killed" <<'END'
+import os
+import sys
+
+source, target = sys.argv[1:]
+names = sorted(os.listdir(source))
+page = next(name for name in names if not name.endswith("calls"))
+prefix = ".".join(page.split(".")[:2])
+data = open(os.path.join(source, page), "rb").read()
+# Only the page, without its ring, which is at another place of the file.
+data = data[:int.from_bytes(data[8:12], "little")]
+for number in range(1000):
+    # The job is part of the page, and its name is near the front.
+    path = os.path.join(target, "%s.%d.%x" % (prefix, number + 1, number))
+    with open(path, "wb") as out:
+        out.write(data[:12] + (number + 1).to_bytes(4, "little") +
+                  bytes(24) +
+                  data[40:].replace(b"alpha\0\0", b"a%06d" % number, 1))
+    os.utime(path, (1700000000 + number,) * 2)
+END
+gather killed 0 'killed: 9[0-9][0-9] processes were left out, because the archive has reached --max-size' \
+    --max-size 1m killed
+view killed 0 'killed: 9[0-9][0-9] processes were left out' top
+expect 'killed: the last ones are kept' "$tmp/view" '^job a000999$'
+view killed 0 'job a000999: 1 process in the archive, 0 running' diagnose
+size=$("$collect" -o - --max-size 1m --dir "$pages/killed" 2>/dev/null | wc -c)
+if [ "$size" -le 1200000 ] && [ "$size" -gt 500000 ]; then
+    ok 'killed: the archive is bounded'
+else
+    not_ok 'killed: the archive is bounded' "$size bytes"
+fi
+gather thousand 0 '1 of 1 hosts, 1000 processes' killed
+view thousand 0 '^job a000500: 1 process in the archive' diagnose
+
+# Files that vanish while they are read.
+mkdir "$pages/vanishing"
+cp "$pages/killed/"*.9[0-9][0-9].* "$pages/vanishing/"
+rm -f "$pages/vanishing/"* &
+timeout 100 "$collect" -o "$tmp/vanishing.tar.gz" --ssh "$tmp/ssh" \
+    --remote "$tmp/mrail" vanishing >"$tmp/out" 2>&1
+status=$?
+wait $!
+if [ $status = 0 ]; then
+    view vanishing 0 '^job a000' top
+elif [ $status = 1 ] && grep -q 'no process of this user left' "$tmp/out"; then
+    ok 'vanishing: all files had gone'
+else
+    not_ok 'vanishing: no crash' "exit status $status" "$tmp/out"
+fi
+
+# ---- archives that are wrong ----
+
+expect_run 'an archive that does not exist' 1 'none.tar.gz: No such file' \
+    "$build/mrail-diagnose" --archive "$tmp/none.tar.gz"
+expect_run 'a directory' 1 'it cannot be read: Is a directory' \
+    "$build/mrail-top" --archive "$tmp"
+python3 - "$tmp" <<'END'
+import gzip
+import io
+import json
+import sys
+import tarfile
+
+tmp = sys.argv[1]
+data = open(tmp + "/two.tar.gz", "rb").read()
+plain = gzip.decompress(data)
+
+
+def write(name, content):
+    with open("%s/%s.tar.gz" % (tmp, name), "wb") as out:
+        out.write(content)
+
+
+def changed(name, change, bad=None):
+    """Write the archive with another manifest, or other files."""
+    out = io.BytesIO()
+    source = tarfile.open(fileobj=io.BytesIO(plain))
+    target = tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT)
+    for entry in source:
+        content = source.extractfile(entry).read()
+        if entry.name == "manifest.json":
+            manifest = json.loads(content)
+            change(manifest)
+            content = json.dumps(manifest).encode()
+        elif bad is not None:
+            content = bad(entry, content)
+        entry.size = len(content)
+        target.addfile(entry, io.BytesIO(content))
+    target.close()
+    write(name, out.getvalue())
+
+
+write("cut-1", plain[:100])
+write("cut-2", plain[:len(plain) * 2 // 3])
+write("cut-3", data[:len(data) * 2 // 3])
+write("text", b"this is a text\n" * 100)
+write("nothing", b"")
+write("zeros", bytes(20000))
+changed("version", lambda m: m.update(version=2))
+changed("format", lambda m: m.update(format="other"))
+changed("path", lambda m: m["hosts"][0]["files"][0].update(
+    name="../../../tmp/mrail-telemetry.0.1.1"))
+changed("host", lambda m: m["hosts"][0].update(name="../n1"))
+changed("gone-host", lambda m: m["hosts"].pop(0))
+changed("offset", lambda m: m["hosts"][0].update(offset_ns=4e18))
+changed("alive", lambda m: None,
+        lambda entry, content: content[:4] + b"\xff" + content[5:])
+changed("other-page", lambda m: None,
+        lambda entry, content: bytes(len(content)))
+
+
+def links(name, kind):
+    out = io.BytesIO()
+    target = tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT)
+    entry = tarfile.TarInfo("manifest.json")
+    entry.type = kind
+    entry.linkname = "/etc/passwd"
+    target.addfile(entry)
+    target.close()
+    write(name, out.getvalue())
+
+
+links("symlink", tarfile.SYMTYPE)
+links("hardlink", tarfile.LNKTYPE)
+links("device", tarfile.CHRTYPE)
+END
+view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' top
+view cut-2 0 'cut-2.tar.gz: it was cut off or damaged; [0-9]+ of [0-9]+ files are missing' \
+    top
+view cut-3 0 'cut-3.tar.gz: it was cut off or damaged; [0-9]+ of [0-9]+ files are missing' \
+    diagnose
+for name in text nothing zeros format symlink hardlink device; do
+    view $name 1 'it is not an archive of mrail collect' diagnose
+done
+view version 1 'it has version 2 of the format, and this mrail reads version 1' \
+    trace
+view path 1 "it has a file '../../../tmp/mrail-telemetry.0.1.1', which is none" top
+view host 1 "it has a host '../n1', which is not valid" top
+view gone-host 1 'it has other files than its manifest says' top
+view offset 0 '2 of 2 hosts' top
+view alive 1 'mrail-telemetry.*: it was written by another version of mrail' top
+view other-page 1 'it has no telemetry' diagnose
+expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
+    env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
+
+# ---- signals ----
+
+unpacked()
+{
+    [ -n "$(ls "$TMPDIR")" ]
+}
+
+# The viewer waits for the reader of its long output.
+mkfifo "$tmp/slow"
+for signal in HUP TERM KILL; do
+    # shellcheck disable=SC2217 # it only keeps the pipe open
+    sleep 100 <"$tmp/slow" &
+    holder=$!
+    "$build/mrail-top" --archive "$tmp/thousand.tar.gz" >"$tmp/slow" 2>&1 &
+    viewer=$!
+    await 20 unpacked || not_ok "SIG$signal: a directory" 'there is none'
+    sleep 0.2
+    kill -$signal $viewer 2>/dev/null
+    wait $viewer 2>/dev/null
+    kill $holder
+    if await 10 nothing_unpacked; then
+        ok "SIG$signal: no directory is left"
+    else
+        not_ok "SIG$signal: no directory is left" "$(ls "$TMPDIR")"
+    fi
+done
+finish
