@@ -8,16 +8,9 @@ import json
 import pathlib
 import sys
 
-FAILED = 0
-
-
-def result(name, holds, why=""):
-    global FAILED
-    if holds:
-        print(f"ok - {name}")
-    else:
-        print(f"not ok - {name}: {why}")
-        FAILED = 1
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+# pylint: disable=wrong-import-position
+from tap import check  # noqa: E402
 
 
 class Page(html.parser.HTMLParser):
@@ -79,19 +72,19 @@ def check_load(page, report):
     expected = [rail["bytes"] for process in report["processes"]
                 for rail in process["rails"]]
     expected += [rail["bytes"] for rail in report["rails"]]
-    result("the load of the rails", page.values("load") == expected,
-           page.values("load")[:4])
+    check("the load of the rails", page.values("load") == expected,
+          page.values("load")[:4])
     wrong = [cell for cell in page.cells["load"]
              if cell["text"] != amount(float(cell["data-value"]))]
-    result("it is shown with the right units", not wrong, wrong[:2])
+    check("it is shown with the right units", not wrong, wrong[:2])
 
 
 def check_plans(page, report):
     expected = [link[key] for key in ("unplanned_bytes", "planned_bytes")
                 for plan in report["plans"] for link in plan["links"]]
-    result("the load of links before and after planning",
-           sorted(page.values("plans")) == sorted(expected),
-           page.values("plans"))
+    check("the load of links before and after planning",
+          sorted(page.values("plans")) == sorted(expected),
+          page.values("plans"))
 
 
 def check_ranks(page, report):
@@ -100,9 +93,9 @@ def check_ranks(page, report):
                     for comm in process["communicators"]), reverse=True)[:16]
     values = page.values("ranks")
     shown = list(zip(values[::2], values[1::2]))
-    result("the slowest ranks come first",
-           [own[0] for own in shown] == [own[0] for own in ranks] and
-           sorted(shown) == sorted(ranks), shown[:3])
+    check("the slowest ranks come first",
+          [own[0] for own in shown] == [own[0] for own in ranks] and
+          sorted(shown) == sorted(ranks), shown[:3])
 
 
 def check_counters(page, report):
@@ -110,35 +103,34 @@ def check_counters(page, report):
              for cell in page.cells["counters"] if "data-counter" in cell}
     expected = {name: value for name, value in report["counters"].items()
                 if value > 0}
-    result("the counters", shown == expected, shown)
+    check("the counters", shown == expected, shown)
     wrong = [cell for cell in page.cells["counters"]
              if cell["text"].replace(",", "") != cell["data-value"]]
-    result("their texts are their values", not wrong, wrong[:2])
+    check("their texts are their values", not wrong, wrong[:2])
 
 
 def main():
     page = Page()
     page.feed(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
     report = json.loads(pathlib.Path(sys.argv[2]).read_text(encoding="utf-8"))
-    result("the name of the job is text",
-           report["job"] in " ".join(page.texts["head"].split()),
-           page.texts["head"])
-    result("the summary", report["summary"] in page.texts["head"])
-    result("a tile has all bytes",
-           amount(report["totals"]["bytes"]) in page.texts["head"])
-    result("a curve for each rail", page.count("bandwidth", "path", "curve") ==
-           len(report["rails"]), page.tags.get("bandwidth"))
-    result("the timeline has marks",
-           page.count("faults", "circle") > 0 or not report["events"])
+    check("the name of the job is text",
+          report["job"] in " ".join(page.texts["head"].split()),
+          page.texts["head"])
+    check("the summary", report["summary"] in page.texts["head"])
+    check("a tile has all bytes",
+          amount(report["totals"]["bytes"]) in page.texts["head"])
+    check("a curve for each rail", page.count("bandwidth", "path", "curve") ==
+          len(report["rails"]), page.tags.get("bandwidth"))
+    check("the timeline has marks",
+          page.count("faults", "circle") > 0 or not report["events"])
     check_load(page, report)
     check_plans(page, report)
     check_ranks(page, report)
     check_counters(page, report)
     drawn_ms = int(page.root.get("data-drawn", -1))
-    result("the page is drawn within a second", 0 < drawn_ms <= 1000,
-           f"{drawn_ms} ms")
+    check("the page is drawn within a second", 0 < drawn_ms <= 1000,
+          f"{drawn_ms} ms")
     print(f"# drawn after {drawn_ms} ms")
-    return FAILED
 
 
-sys.exit(main())
+main()

@@ -9,16 +9,7 @@ import pathlib
 import re
 import sys
 
-FAILED = 0
-
-
-def result(name, holds, why=""):
-    global FAILED
-    if holds:
-        print(f"ok - {name}")
-    else:
-        print(f"not ok - {name}: {why}")
-        FAILED = 1
+from tap import check
 
 
 def data_of(path):
@@ -37,24 +28,24 @@ def check_sums(report):
     own = [rail for process in processes for rail in process["rails"]]
     wrong = [rail["bytes"] for rail in own if
              sum(rail["points"]) + rail["bytes_before"] != rail["bytes"]]
-    result("the intervals of a rail have all its bytes", not wrong, wrong[:3])
+    check("the intervals of a rail have all its bytes", not wrong, wrong[:3])
     wrong = [rail["name"] for i, rail in enumerate(rails) if
              rail["bytes"] != sum(r["bytes"] for r in own if r["rail"] == i) or
              rail["points"] != [sum(column) for column in zip(
                  *(r["points"] for r in own if r["rail"] == i))]]
-    result("rails are sums over processes", not wrong, wrong)
+    check("rails are sums over processes", not wrong, wrong)
     totals = report["totals"]
-    result("totals are sums over rails",
-           totals["bytes"] == sum(r["bytes"] for r in rails) and
-           totals["bytes_before"] == sum(r["bytes_before"] for r in own),
-           totals)
+    check("totals are sums over rails",
+          totals["bytes"] == sum(r["bytes"] for r in rails) and
+          totals["bytes_before"] == sum(r["bytes_before"] for r in own),
+          totals)
     wrong = [name for name, value in report["counters"].items() if value !=
              sum(p["counters"].get(name, 0) for p in processes)]
-    result("counters are sums over processes", not wrong, wrong)
+    check("counters are sums over processes", not wrong, wrong)
     times = [event["time_s"] for event in report["events"]]
-    result("events are in order", times == sorted(times))
-    result("processes are in order", [p["rank"] for p in processes] ==
-           sorted(p["rank"] for p in processes))
+    check("events are in order", times == sorted(times))
+    check("processes are in order", [p["rank"] for p in processes] ==
+          sorted(p["rank"] for p in processes))
 
 
 def value_of(report, name):
@@ -66,16 +57,15 @@ def value_of(report, name):
 def main():
     page, path, *expected = sys.argv[1:]
     report = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    result("the page has the figures of the JSON", data_of(page) == report)
+    check("the page has the figures of the JSON", data_of(page) == report)
     check_sums(report)
     for text in expected:
         name, value = text.split("=", 1)
         found = value_of(report, name)
         if isinstance(found, (bool, type(None))):
             found = json.dumps(found)
-        result(f"{name} is {value}", str(found) == value, found)
-    return FAILED
+        check(f"{name} is {value}", str(found) == value, found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
