@@ -67,7 +67,7 @@ static int set_up(void **state)
     f->pages = calloc(PROCESSES, sizeof(*f->pages));
     for (unsigned i = 0; i < PROCESSES; ++i) {
         fill(&f->pages[i], i);
-        f->items[i] = (pages_item_t){&f->pages[i], 1};
+        f->items[i] = (pages_item_t){&f->pages[i], 1, -1};
     }
     f->all = (pages_t){.items = f->items, .count = PROCESSES};
     f->limits = (exporter_limits_t){10, 10, 300 * SECOND};
