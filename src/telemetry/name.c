@@ -95,10 +95,9 @@ int mrail_tele_name_write(char *text, size_t size,
     if (name->host >= 0) {
         snprintf(host, sizeof(host), "@%d", name->host);
     }
-    length = snprintf(
-        text, size, MRAIL_TELE_PREFIX "%u.%u%s.%016llx%s", (unsigned)geteuid(),
-        name->pid, host, (unsigned long long)name->id,
-        suffixes[name->kind]);
+    length = snprintf(text, size, MRAIL_TELE_PREFIX "%u.%u%s.%016llx%s",
+                      (unsigned)geteuid(), name->pid, host,
+                      (unsigned long long)name->id, suffixes[name->kind]);
     return ((length > 0) && ((size_t)length < size)) ? 0 : -ENAMETOOLONG;
 }
 

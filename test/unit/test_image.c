@@ -10,6 +10,7 @@
 #include "telemetry/calls.h"
 #include "telemetry/follow.h"
 #include "telemetry/image.h"
+#include "telemetry/plans.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -419,11 +420,56 @@ static void test_names(void **state)
     assert_int_equal(name.host, 6);
     assert_int_equal(name.id, 255);
     assert_int_equal(name.kind, MRAIL_TELE_CALLS);
+    name.kind = MRAIL_TELE_PLANS;
+    assert_int_equal(mrail_tele_name_write(text, sizeof(text), &name), 0);
+    assert_int_equal(mrail_tele_name_parse(text, &name), 0);
+    assert_int_equal(name.kind, MRAIL_TELE_PLANS);
     assert_int_equal(mrail_tele_name_write(text, sizeof(text), &name), 0);
     assert_int_equal(mrail_tele_file_host(text), 6);
     assert_int_equal(mrail_tele_name_write(text, 20, &name), -ENAMETOOLONG);
     assert_int_equal(mrail_tele_file_host("/dir@3/mrail-telemetry.0.1.2"), -1);
     assert_int_equal(mrail_tele_file_host("elsewhere"), -1);
+}
+
+/* ---- forecasts ---- */
+
+static void test_plans(void **state)
+{
+    const mrail_plans_link_t link = {.a = 3, .capacity = 1e9, .planned = 5};
+    char path[MRAIL_TELE_PATH];
+    mrail_plans_file_t file;
+    mrail_plans_t *plans;
+    int fd;
+
+    assert_int_equal(mrail_plans_create(&file, dir, 7, "a job", 3), 0);
+    mrail_plans_begin(&file.plans->comms[1]);
+    file.plans->comms[1].time_ns = 100 * SECOND;
+    mrail_plans_add(&file.plans->comms[1], &link);
+    mrail_plans_end(&file.plans->comms[1]);
+    page_path(path, MRAIL_TELE_PLANS);
+    fd = open_file(path);
+    free(image.data);
+    assert_int_equal(mrail_image_plans(fd, &image), MRAIL_PAGE_ALIVE);
+    close(fd);
+    assert_string_equal(image.job, "a job");
+    plans = image.data;
+    assert_int_equal(
+        mrail_image_check(MRAIL_TELE_PLANS, image.data, image.size),
+        MRAIL_PAGE_ALIVE);
+    mrail_image_shift(MRAIL_TELE_PLANS, image.data, image.size, 50 * SECOND);
+    assert_int_equal(plans->comms[1].time_ns, 150 * SECOND);
+    assert_int_equal(plans->comms[0].time_ns, 0);
+    assert_int_equal(plans->comms[1].num_links, 1);
+    assert_int_equal(plans->comms[1].links[0].a, 3);
+    for (size_t size = 0; size < image.size; size += 97) {
+        assert_int_equal(mrail_image_check(MRAIL_TELE_PLANS, image.data, size),
+                         MRAIL_PAGE_BROKEN);
+    }
+    ++plans->version;
+    assert_int_equal(
+        mrail_image_check(MRAIL_TELE_PLANS, image.data, image.size),
+        MRAIL_PAGE_OTHER);
+    mrail_plans_remove(&file);
 }
 
 #define TEST(_test) cmocka_unit_test_setup_teardown(_test, make_dir, remove_dir)
@@ -434,7 +480,7 @@ int main(void)
         TEST(test_page),         TEST(test_full_ring),    TEST(test_no_ring),
         TEST(test_shift_page),   TEST(test_shift_limits), TEST(test_calls),
         TEST(test_first_record), TEST(test_other_files),  TEST(test_any_bytes),
-        TEST(test_names),
+        TEST(test_names),        TEST(test_plans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
