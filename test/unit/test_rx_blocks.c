@@ -103,7 +103,7 @@ static void test_memory_limit(void **state)
     assert_int_equal(add(10), 0);
     assert_int_equal(rail->blocks->size, MRAIL_HUGE_PAGE);
     assert_int_equal(num_blocks(rail), 3);
-    /* What is left of the block is used, and then a new one. */
+    /* The rest of the block is used first, and then a new block. */
     assert_int_equal(add(200), 0);
     assert_int_equal(num_blocks(rail), 4);
     assert_int_equal(used_bytes(rail), rail->srq_used * engine->rx_stride);
