@@ -49,6 +49,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0043-no-two-levels.md \
     docs/decisions/0044-relayed-chunks-share-a-quota.md \
     docs/decisions/0047-traces-are-protobuf.md \
+    docs/decisions/0050-the-report-draws-itself.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \

@@ -76,6 +76,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_component.c \
     src/mpi/coll/mrail_coll_exchange.c \
     src/mpi/coll/mrail_coll_explain.c \
+    src/mpi/coll/mrail_coll_export.c \
     src/mpi/coll/mrail_coll_module.c \
     src/mpi/coll/mrail_coll_gpus.c \
     src/mpi/coll/mrail_coll_op.c \
@@ -91,13 +92,13 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/request.h \
     src/mpi/coll/shadow.c src/mpi/coll/shadow.h \
     src/mpi/coll/staged.c src/mpi/coll/staged.h \
-    src/mpi/same_ompi.h
+    src/mpi/same_ompi.h src/mpi/telemetry_env.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Do not export the symbols of the planner, which is linked in.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrail_component$$'
 mca_coll_mrail_la_LIBADD = libmrail-coll.la libmrail-cuda-relay.la \
-    libmrail-cuda.la -ldl
+    libmrail-cuda.la libmrail-telemetry.la -ldl
 
 ompicomponent_LTLIBRARIES += mca_coll_mrailcalls.la
 mca_coll_mrailcalls_la_SOURCES = \
@@ -105,7 +106,7 @@ mca_coll_mrailcalls_la_SOURCES = \
     src/mpi/calls/calls_module.c \
     src/mpi/calls/calls_waits.c \
     src/mpi/calls/mrail_calls.h \
-    src/mpi/same_ompi.h src/uct/mrail_tls.h
+    src/mpi/same_ompi.h src/mpi/telemetry_env.h src/uct/mrail_tls.h
 mca_coll_mrailcalls_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 mca_coll_mrailcalls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrailcalls_component$$'

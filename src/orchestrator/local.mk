@@ -3,7 +3,8 @@
 noinst_LTLIBRARIES += libmrail-orchestrator.la libmrail-planner.la
 libmrail_orchestrator_la_SOURCES = \
     src/orchestrator/ports.c src/orchestrator/ports.h \
-    src/orchestrator/repath.c src/orchestrator/repath.h
+    src/orchestrator/repath.c src/orchestrator/repath.h \
+    src/orchestrator/link_name.h
 
 # The planner with its internals, for tests. All other programs link
 # libmrail-plan.

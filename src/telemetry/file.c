@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 /* Suffixes of file names. */
-static const char *const suffixes[] = {
-    [MRAIL_TELE_PAGE] = "", [MRAIL_TELE_CALLS] = ".calls"};
+static const char *const suffixes[] = {[MRAIL_TELE_PAGE] = "",
+                                       [MRAIL_TELE_CALLS] = ".calls",
+                                       [MRAIL_TELE_PLANS] = ".plans"};
 
 #define FILE_PREFIX "mrail-telemetry."
 
@@ -26,12 +27,17 @@ static int file_prefix(char *to, size_t size)
 
 static mrail_tele_kind_t file_kind(const char *name)
 {
-    const char *suffix = suffixes[MRAIL_TELE_CALLS];
-    size_t length = strlen(name), end = strlen(suffix);
+    size_t length = strlen(name);
 
-    return ((length > end) && (strcmp(name + length - end, suffix) == 0))
-               ? MRAIL_TELE_CALLS
-               : MRAIL_TELE_PAGE;
+    for (unsigned kind = MRAIL_TELE_PAGE + 1; kind < MRAIL_TELE_ALL; ++kind) {
+        size_t end = strlen(suffixes[kind]);
+
+        if ((length > end) &&
+            (strcmp(name + length - end, suffixes[kind]) == 0)) {
+            return (mrail_tele_kind_t)kind;
+        }
+    }
+    return MRAIL_TELE_PAGE;
 }
 
 /* ---- readers ---- */

@@ -1,9 +1,11 @@
 /*
  * The files in which a process exports its telemetry: names, locks, and the end
- * of a file. page.h, ring.h and calls.h describe the parts of a file.
+ * of a file. page.h, ring.h, calls.h and plans.h describe the parts of a
+ * file.
  *
  *   DIR/mrail-telemetry.UID.PID.ID         the telemetry page, and its ring
  *   DIR/mrail-telemetry.UID.PID.ID.calls   the MPI calls
+ *   DIR/mrail-telemetry.UID.PID.ID.plans   forecasts of planned exchanges
  *
  * A file gets its name once it is locked and complete. It remains if the
  * process is killed. The lock shows whether the process is alive.
@@ -30,6 +32,7 @@
 typedef enum mrail_tele_kind {
     MRAIL_TELE_PAGE,
     MRAIL_TELE_CALLS,
+    MRAIL_TELE_PLANS,
     MRAIL_TELE_ALL /* files of all kinds; only readers use this value */
 } mrail_tele_kind_t;
 
@@ -49,7 +52,7 @@ typedef struct mrail_tele_file {
  * ended processes if there are more than MRAIL_TELE_KEEP. Returns 0 or
  * -errno. */
 #define MRAIL_TELE_KEEP_S 3600
-#define MRAIL_TELE_KEEP 512 /* two files for each process */
+#define MRAIL_TELE_KEEP 512 /* two files for most processes */
 int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
                            mrail_tele_kind_t kind, uint64_t id);
 

@@ -7,5 +7,6 @@ libmrail_telemetry_la_SOURCES = src/telemetry/window.h \
     src/telemetry/calls.c src/telemetry/calls.h \
     src/telemetry/file.c src/telemetry/file.h \
     src/telemetry/follow.c src/telemetry/follow.h \
+    src/telemetry/plans.c src/telemetry/plans.h \
     src/telemetry/page.c src/telemetry/page.h src/telemetry/page_internal.h \
     src/telemetry/ring.c src/telemetry/ring.h

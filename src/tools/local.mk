@@ -195,6 +195,37 @@ mrail_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
     libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-diagnose.1
 
+# mrail report: a page about a job. The program contains the template of the page.
+pkglibexec_PROGRAMS += mrail-report
+noinst_LTLIBRARIES += libmrail-report.la
+REPORT_TEMPLATE = src/tools/report.html src/tools/report.css \
+    src/tools/report_base.js src/tools/report_charts.js \
+    src/tools/report_tables.js src/tools/report_template.awk
+EXTRA_DIST += $(REPORT_TEMPLATE)
+libmrail_report_la_SOURCES = src/tools/report.h \
+    src/tools/report_model.c src/tools/report_events.c \
+    src/tools/report_series.c src/tools/report_series.h \
+    src/tools/report_facts.c src/tools/report_json.c \
+    src/tools/report_page.c
+nodist_libmrail_report_la_SOURCES = src/tools/report_template.c
+mrail_report_SOURCES = src/tools/report.c src/tools/report_env.c \
+    src/tools/report_files.c src/tools/report_files.h
+mrail_report_LDADD = libmrail-report.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la -lm
+dist_man_MANS += src/tools/man/mrail-report.1
+CLEANFILES += src/tools/report_template.c
+src/tools/report_template.c: $(REPORT_TEMPLATE)
+	@$(MKDIR_P) src/tools
+	$(AM_V_GEN){ echo '#include "config.h"'; \
+	    echo '#include "tools/report.h"'; \
+	    echo 'const char *const report_template[] = {'; \
+	    $(AWK) -v dir="$(srcdir)/src/tools" \
+	        -f "$(srcdir)/src/tools/report_template.awk" \
+	        "$(srcdir)/src/tools/report.html" >"$@.html" && \
+	    sed -e 's/[\\"]/\\&/g' -e 's/.*/    "&",/' "$@.html" && \
+	    rm -f "$@.html" && echo '    NULL};'; } >"$@.new"
+	@mv "$@.new" "$@"
+
 # mrail exporter: metrics for Prometheus.
 pkglibexec_PROGRAMS += mrail-exporter
 noinst_LTLIBRARIES += libmrail-exporter.la

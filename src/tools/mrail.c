@@ -27,6 +27,7 @@ static const struct {
     {"lab", "build a fabric of network namespaces and run a command in it"},
     {"lanes", "show how many lanes a fabric without port rules needs"},
     {"plan", "plan an exchange and show what the plan gains"},
+    {"report", "write one page about a job, as HTML"},
     {"run", "run an MPI program over mrail, on NICs or software rails"},
     {"simulate", "simulate exchanges over a fabric of switches"},
     {"soft", "run a program on software rails, and change the rails"},

@@ -13,13 +13,13 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
     test/mpi/direct.sh test/mpi/rails.sh test/mpi/topology.sh \
     test/mpi/gpu-exchange.sh test/mpi/gpu-bad.sh test/mpi/gpu-stream.sh \
-    test/mpi/exporter.sh
+    test/mpi/exporter.sh test/mpi/report.sh
 TIMING_TESTS += test/mpi/pair.sh test/mpi/diagnose.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/diagnose.sh \
     test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py \
     test/mpi/diagnose_cases.py test/mpi/exporter_job.py \
-    test/mpi/trace_check.py
+    test/mpi/trace_check.py test/mpi/report_check.py
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)

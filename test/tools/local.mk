@@ -4,6 +4,7 @@ TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
     test/tools/figures.sh test/tools/chroot.sh test/tools/tree.sh \
     test/tools/lanes.sh test/tools/man.sh test/tools/options.sh \
     test/tools/plan.sh test/tools/simulate.sh test/tools/exporter.sh \
+    test/tools/report.sh \
     test/tools/style.sh test/tools/messages.sh test/tools/tap.sh \
     test/tools/readme-figure.sh test/tools/configure.sh test/tools/build.sh
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
@@ -12,7 +13,8 @@ EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/test_bench_figures.py test/tools/test_bench_paths.py \
     test/tools/bench_lines.py test/tools/exporter_http.py \
     test/tools/exporter-time.sh test/tools/exporter_time.py \
-    test/tools/exporter_docs.py test/tools/prometheus.py test/tools/tap.py
+    test/tools/exporter_docs.py test/tools/prometheus.py test/tools/tap.py \
+    test/tools/report_page.py
 TIMING_TESTS += test/tools/exporter-time.sh
 TESTS += $(TOOL_SCRIPT_TESTS)
 
@@ -34,6 +36,20 @@ check_PROGRAMS += test_number test_json test_top test_trace \
     test_perfetto test_diagnose test_exporter test_exporter_files
 TESTS += test_number test_json test_top test_trace test_perfetto test_diagnose \
     test_exporter test_exporter_files
+check_PROGRAMS += test_report test_report_page
+TESTS += test_report test_report_page
+REPORT_TEST_LIBS = libmrail-report.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la $(TEST_LIBS)
+test_report_SOURCES = test/tools/test_report.c test/tools/report_job.c \
+    test/tools/report_job.h
+test_report_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
+test_report_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_report_LDADD = $(REPORT_TEST_LIBS)
+test_report_page_SOURCES = test/tools/test_report_page.c \
+    test/tools/report_job.c
+test_report_page_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
+test_report_page_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)
+test_report_page_LDADD = $(CJSON_LIBS) $(REPORT_TEST_LIBS)
 test_exporter_files_SOURCES = test/tools/test_exporter_files.c
 test_exporter_files_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_exporter_files_LDADD = libmrail-exporter.la libmrail-top.la \
@@ -66,7 +82,13 @@ test_json_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)
 test_json_LDADD = libmrail-tool.la $(CJSON_LIBS) $(TEST_LIBS)
 endif
 
-# Used by exporter.sh and exporter-time.sh.
+# Used by test/browser.
+check_PROGRAMS += report_sample
+report_sample_SOURCES = test/tools/report_sample.c test/tools/report_job.c
+report_sample_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
+report_sample_LDADD = libmrail-report.la libmrail-telemetry.la libmrail-base.la
+
+# Used by exporter.sh, exporter-time.sh and report.sh.
 check_PROGRAMS += exporter_pages
 exporter_pages_SOURCES = test/tools/exporter_pages.c
 exporter_pages_LDADD = libmrail-telemetry.la libmrail-base.la

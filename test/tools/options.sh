@@ -49,7 +49,7 @@ in_man()
     fi
 }
 
-for words in run bench info top trace diagnose exporter plan acl soft 'soft ctl' 'soft status' \
+for words in run bench info top trace report diagnose exporter plan acl soft 'soft ctl' 'soft status' \
     lab 'lab ctl' 'lab status' 'lab exec'; do
     # shellcheck disable=SC2086 # word splitting is intended
     set -- $words

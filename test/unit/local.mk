@@ -42,6 +42,12 @@ test_calls_SOURCES = test/unit/test_calls.c
 test_calls_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_calls_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
+check_PROGRAMS += test_plans
+TESTS += test_plans
+test_plans_SOURCES = test/unit/test_plans.c
+test_plans_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_plans_LDADD = libmrail-telemetry.la $(TEST_LIBS) -lm
+
 check_PROGRAMS += test_ring
 TESTS += test_ring
 test_ring_SOURCES = test/unit/test_ring.c

@@ -4,13 +4,13 @@
 #include "base/launch.h"
 #include "base/util.h"
 #include "mpi/same_ompi.h"
+#include "mpi/telemetry_env.h"
 #include "uct/mrail_tls.h"
 
 #include "ompi/constants.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <strings.h>
 
 /* Open MPI 5.0 renamed the structures. */
 #ifdef MCA_COLL_BASE_VERSION_2_4_0
@@ -26,34 +26,19 @@ mrail_calls_t *mca_coll_mrailcalls_file;
 static mrail_calls_file_t file;
 static int has_waits;
 
-/* Values of UCX_MRAIL_TELEMETRY that turn telemetry off, as UCX reads them. */
-static int is_off(const char *text)
-{
-    static const char *const off[] = {"n", "no", "off", "0"};
-
-    for (unsigned i = 0; text != NULL && i < MRAIL_ARRAY_SIZE(off); ++i) {
-        if (strcasecmp(text, off[i]) == 0) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 /* Creates the file. If this fails, the job continues without it, and the
  * transport has already warned about the telemetry page. */
 static int init_query(bool progress_threads, bool mpi_threads)
 {
     mrail_launch_t launch = mrail_launch_read(getenv);
-    const char *dir = getenv("UCX_MRAIL_TELEMETRY_DIR");
+    const char *dir = mrail_telemetry_env_dir();
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
 
-    if (!uct_mrail_tls_names() || is_off(getenv("UCX_MRAIL_TELEMETRY")) ||
-        !mrail_same_ompi(text)) {
+    if (!uct_mrail_tls_names() || dir == NULL || !mrail_same_ompi(text)) {
         return OMPI_ERR_NOT_AVAILABLE;
     }
-    if (mrail_calls_create(&file,
-                           (dir != NULL && *dir != '\0') ? dir : MRAIL_TELE_DIR,
-                           mrail_clock_now(), launch.job, (int)launch.rank,
+    if (mrail_calls_create(&file, dir, mrail_clock_now(), launch.job,
+                           (int)launch.rank,
                            program_invocation_short_name) != 0) {
         return OMPI_ERR_NOT_AVAILABLE;
     }

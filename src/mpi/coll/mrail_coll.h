@@ -23,6 +23,7 @@
  *   pairwise   unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
  *   plan       made by a thread if it takes long         mrail_coll_plan.c
  *   explain    verbose mode                              mrail_coll_explain.c
+ *   export     forecasts for reports                     mrail_coll_export.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
  * because they base it on the records that they have exchanged. No rank can
@@ -63,6 +64,7 @@
 #include "mpi/coll/uplinks.h"
 #include "relay/memory.h"
 #include "relay/relay.h"
+#include "telemetry/plans.h"
 
 #include "ompi/mca/coll/base/coll_base_util.h"
 #include "ompi/mca/coll/coll.h"
@@ -187,6 +189,8 @@ struct mca_coll_mrail_module {
     /* by rank: its rank in MPI_COMM_WORLD; NULL: there is no topology file */
     uint32_t *world;
     mca_coll_mrail_schedule_t *schedule;
+    mrail_plans_comm_t *plans; /* where forecasts are exported; NULL: nowhere */
+    int has_plans;             /* 1: `plans` is set */
     /* last agreement records of all ranks, and those that are arriving */
     mca_coll_mrail_records_t records, incoming;
     mca_coll_mrail_agreement_t agreement; /* summary of `records` */
@@ -421,6 +425,10 @@ int mca_coll_mrail_plan_progress(mca_coll_mrail_op_t *op);
 /* At verbosity 2, rank 0 prints the forecast of the schedule, and whether it is
  * executed. */
 void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
+
+/* Rank 0 exports the forecast of a new schedule to the telemetry files. */
+void mca_coll_mrail_export(mca_coll_mrail_module_t *module);
+void mca_coll_mrail_export_close(void);
 
 /* Decides about a large call: executes its schedule, or makes one. */
 mca_coll_mrail_step_t mca_coll_mrail_need_plan(mca_coll_mrail_op_t *op);

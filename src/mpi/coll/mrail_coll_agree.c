@@ -163,6 +163,7 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
         }
         return mca_coll_mrail_pass(op);
     }
+    mca_coll_mrail_export(module);
     return pays(op) ? mca_coll_mrail_need_pool(op) : mca_coll_mrail_pass(op);
 }
 

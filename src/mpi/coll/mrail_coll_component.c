@@ -295,6 +295,7 @@ static int coll_close(void)
     mca_coll_mrail_direct_close();
     mca_coll_mrail_peer_close();
     mca_coll_mrail_copy_close();
+    mca_coll_mrail_export_close();
     mca_coll_mrail_modex_cleanup();
     mca_coll_mrail_topo_file_cleanup(&topo_file);
     return OMPI_SUCCESS;

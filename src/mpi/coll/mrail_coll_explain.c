@@ -2,34 +2,16 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "orchestrator/link_name.h"
+
 #include <math.h>
 #include <stdio.h>
-
-/* Writes the name of a link, which a user can compare with counters. Copies go
- * through shared memory or over the switch of the GPUs. */
-static const char *link_name(const mrail_plan_link_t *link, char name[64])
-{
-    static const char *const formats[] = {
-        [MRAIL_PLAN_RAIL_OUT] = "node %u, rail %u, out",
-        [MRAIL_PLAN_RAIL_IN] = "node %u, rail %u, in",
-        [MRAIL_PLAN_UPLINK_UP] = "leaf group %u, rail %u, up",
-        [MRAIL_PLAN_UPLINK_DOWN] = "leaf group %u, rail %u, down",
-        [MRAIL_PLAN_GPU_LINK] = "GPU of rank %u to GPU of rank %u",
-        [MRAIL_PLAN_SWITCH_UP] = "rank %u, copies out",
-        [MRAIL_PLAN_SWITCH_DOWN] = "rank %u, copies in",
-        [MRAIL_PLAN_REACH_OUT] = "rank %u, rail %u, out",
-        [MRAIL_PLAN_REACH_IN] = "rank %u, rail %u, in",
-    };
-
-    snprintf(name, 64, formats[link->kind], link->a, link->b);
-    return name;
-}
 
 static void print_links(const mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_schedule_t *schedule = module->schedule;
     mrail_plan_link_t link;
-    char name[64];
+    char name[MRAIL_LINK_NAME];
 
     for (unsigned i = 0; i < mrail_plan_num_links(schedule->plan); ++i) {
         double before = mca_coll_mrail_unplanned_bytes(schedule->unplanned, i);
@@ -40,7 +22,8 @@ static void print_links(const mca_coll_mrail_module_t *module)
             fprintf(stderr,
                     "mrail: coll: %s: %s: %.3f MB by the plan, %.3f MB without "
                     "it, at %.1f MB/s\n",
-                    module->comm->c_name, link_name(&link, name),
+                    module->comm->c_name,
+                    mrail_link_name(link.kind, link.a, link.b, name),
                     link.bytes / 1e6, before / 1e6, link.capacity / 1e6);
         }
     }

@@ -1,8 +1,8 @@
 /*
- * Memory for receive buffers. It is registered in large blocks, because a lane
- * needs only a few buffers at a time, and a process may have thousands of
- * lanes: NICs are slow to register memory, and have limited tables for it. The
- * first block of a rail is as small as possible, for processes with few peers.
+ * Memory for receive buffers. A lane needs only a few buffers at a time, and a
+ * process may have thousands of lanes. NICs are slow to register memory, and
+ * have limited tables for it, so the memory is registered in blocks. They grow
+ * with the number of buffers, so at most an eighth of the memory is unused.
  */
 #include "config.h"
 #include "rail/verbs/rail.h"
@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* With huge pages, a block needs few page faults and few entries in the NIC's
- * tables. */
+/* Largest block. On huge pages, it needs few page faults and few entries in the
+ * NIC's tables. */
 #define RX_BLOCK MRAIL_HUGE_PAGE
 
 static mrail_rx_block_t *mrail_rx_block_create(mrail_rail_t *rail, size_t size)
@@ -36,11 +36,12 @@ static mrail_rx_block_t *mrail_rx_block_add(mrail_rail_t *rail, size_t stride,
                                             unsigned count)
 {
     size_t least = count * stride;
-    size_t size =
+    size_t most =
         MRAIL_MIN((rail->srq_depth - rail->srq_used) * stride, RX_BLOCK);
+    size_t size = MRAIL_MIN(rail->rx_bytes / 8, most);
     mrail_rx_block_t *block = NULL;
 
-    if ((rail->blocks != NULL) && (least < size)) {
+    if (least < size) {
         block = mrail_rx_block_create(rail, size);
     }
     if (block == NULL) { /* also if the locked-memory limit is near */

@@ -1,0 +1,97 @@
+/*
+ * Forecasts of planned exchanges, in a separate file (file.h). Rank 0 of a
+ * communicator writes the loads of all links with and without the last plan. A
+ * process creates the file with its first forecast, so most processes have
+ * none.
+ *
+ * The process writes through a mapping. The writer's calls must be serialised
+ * for each communicator. A reader trusts nothing: it checks numbers and makes
+ * text printable.
+ *
+ * Sources: [NIMBLE] IV-A (loads of links).
+ */
+#ifndef MRAIL_TELEMETRY_PLANS_H
+#define MRAIL_TELEMETRY_PLANS_H
+
+#include "telemetry/page.h"
+
+#define MRAIL_PLANS_MAGIC 0x6d506c6eu
+#define MRAIL_PLANS_VERSION 1u
+#define MRAIL_PLANS_COMMS 8u
+#define MRAIL_PLANS_LINKS 256u
+
+typedef struct mrail_plans_link {
+    uint32_t kind; /* mrail_plan_link_kind_t */
+    uint32_t a, b; /* as in mrail_plan_link_t */
+    uint32_t reserved;
+    double capacity;           /* bytes per second */
+    double unplanned, planned; /* bytes */
+} mrail_plans_link_t;
+
+/* The last forecast of a communicator. */
+typedef struct mrail_plans_comm {
+    uint64_t begun;   /* number of forecasts that were started; 0: free */
+    uint64_t done;    /* number of forecasts that were completed */
+    uint64_t time_ns; /* CLOCK_REALTIME */
+    double unplanned_s, planned_s; /* predicted times of the exchange */
+    uint32_t size;                 /* number of ranks */
+    uint32_t is_planned;           /* 1: there is a plan; 0: only a forecast */
+    uint32_t is_executed;          /* 1: the call was executed by the plan */
+    uint32_t num_links;
+    uint32_t more_links; /* links for which there was no room */
+    uint32_t reserved;
+    char name[64];
+    mrail_plans_link_t links[MRAIL_PLANS_LINKS];
+} mrail_plans_comm_t;
+
+typedef struct mrail_plans {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t size; /* bytes */
+    uint32_t pid;
+    int32_t rank;        /* -1: no job */
+    uint32_t more_comms; /* communicators for which there was no place */
+    char job[48];
+    mrail_plans_comm_t comms[MRAIL_PLANS_COMMS];
+} mrail_plans_t;
+
+/* ---- writer ---- */
+
+typedef struct mrail_plans_file {
+    mrail_tele_file_t file;
+    mrail_plans_t *plans; /* the mapping; NULL: there is no file */
+} mrail_plans_file_t;
+
+/* Creates the file of this process. `job` may be NULL. Returns 0, or -errno
+ * with nothing left behind and file->plans NULL. */
+int mrail_plans_create(mrail_plans_file_t *file, const char *dir, uint64_t id,
+                       const char *job, int rank);
+/* Removes the file when the process ends normally. */
+void mrail_plans_remove(mrail_plans_file_t *file);
+
+/* Starts a forecast, which readers see after mrail_plans_end(). In between, the
+ * caller fills in all fields but `begun` and `done`. */
+void mrail_plans_begin(mrail_plans_comm_t *comm);
+void mrail_plans_end(mrail_plans_comm_t *comm);
+
+/* Adds a link to a forecast that was started with num_links 0. */
+void mrail_plans_add(mrail_plans_comm_t *comm, const mrail_plans_link_t *link);
+
+/* ---- readers ---- */
+
+/* Reads a copy of an open file. It stays readable after the process has removed
+ * it. A communicator whose forecast is changing has begun == 0. *plans is valid
+ * only for ALIVE and ENDED. */
+mrail_page_status_t mrail_plans_read_fd(int fd, mrail_plans_t *plans);
+
+/* Checks `plans`, a copy that was made after `before` and before `after`, which
+ * are copies of `begun` and `done` of each communicator. Pure. Returns ALIVE,
+ * OTHER or BROKEN. */
+typedef struct mrail_plans_counts {
+    uint64_t begun[MRAIL_PLANS_COMMS], done[MRAIL_PLANS_COMMS];
+} mrail_plans_counts_t;
+mrail_page_status_t mrail_plans_check(mrail_plans_t *plans,
+                                      const mrail_plans_counts_t *before,
+                                      const mrail_plans_counts_t *after);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * mrail report: the telemetry files of a job, in a directory.
+ *
+ * For tools only: the functions may print to stderr, and exit with status 1.
+ */
+#ifndef MRAIL_TOOLS_REPORT_FILES_H
+#define MRAIL_TOOLS_REPORT_FILES_H
+
+#include "tools/report.h"
+
+/* A process whose files are open. They stay readable after the process has
+ * removed them. */
+typedef struct report_file {
+    char path[MRAIL_TELE_PATH];
+    int fd;       /* -1: the process has ended, and its last page was read */
+    int calls_fd; /* the file of its MPI calls; -1: none */
+    int plans_fd; /* the file of its forecasts; -1: none */
+    report_process_t *process;
+} report_file_t;
+
+typedef struct report_files {
+    const char *dir;
+    char job[48];
+    report_model_t *model;
+    report_file_t *items;
+    unsigned count;
+} report_files_t;
+
+/* Selects a job: the one with this name, or if `job` is NULL the only one that
+ * runs, or else the only one. Sets *is_live_p if any of its processes runs, and
+ * *refused_p to the number of files that cannot be read, which it names. Exits
+ * if there is no such job, or a choice. */
+void report_select(report_files_t *files, const char *job, int *is_live_p,
+                   unsigned *refused_p);
+
+/* Opens the files of the job that are not open yet. */
+void report_find(report_files_t *files);
+
+/* Takes a sample of all processes. Returns the number of those that still
+ * run. */
+unsigned report_look(report_files_t *files);
+
+/* Takes the forecasts of all processes. Call it once, at the end. */
+void report_read_plans(report_files_t *files);
+
+/* For a job that has ended: takes the records of its trace rings. */
+void report_rings(report_files_t *files);
+
+void report_close(report_files_t *files);
+
+/* Takes the parameters of a rank from the environment of its process, which
+ * must run. Does nothing if it cannot be read, or belongs to another job. */
+void report_env(report_model_t *model, const report_process_t *process);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * Writes the report of an artificial job, and its figures as JSON:
+ *
+ *   report_sample HTML JSON RANKS RAILS SECONDS
+ *
+ * The name of the job contains HTML.
+ */
+#include "config.h"
+#include "report_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    report_model_t model;
+    FILE *page, *json;
+    int ret;
+
+    if (argc != 6) {
+        fputs("usage: report_sample HTML JSON RANKS RAILS SECONDS\n", stderr);
+        return 2;
+    }
+    page = fopen(argv[1], "w");
+    json = fopen(argv[2], "w");
+    if ((page == NULL) || (json == NULL)) {
+        perror("report_sample");
+        return 1;
+    }
+    ret = job_record(&model, "</script><b>4711", (unsigned)atoi(argv[3]),
+                     (unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]));
+    if (ret == 0) {
+        ret = report_page(page, &model);
+        report_json(json, &model);
+    }
+    report_cleanup(&model);
+    return (fclose(page) | fclose(json) | ret) != 0;
+}
