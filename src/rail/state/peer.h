@@ -66,11 +66,11 @@ typedef struct mrail_path {
     uint8_t num_probes;                 /* number of entries in `probes` */
     uint8_t blocked;     /* the next probe waits for a send buffer */
     uint16_t sport;      /* UDP source port of the path's last lane; 0:
-                             * there was none */
+                          * there was none */
     unsigned turn;       /* number of times that `sport` was replaced; see
-                             * mrail_path_next_port() */
+                          * mrail_path_next_port() */
     uint32_t return_seq; /* number of the unanswered probe from the path's own
-                             * port; 0: there is none */
+                          * port; 0: there is none */
     mrail_port_return_t port_return; /* when the path returns to its own port */
     uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer; 0: none */
     mrail_handle_t handle;  /* handle for probes */
