@@ -122,6 +122,22 @@ static void test_unstable_uplink(void **state)
     assert_true(await_probe(10 * SEC) == MRAIL_PORT_RETURN_MIN);
 }
 
+/* A path without a lane is visited less and less often. */
+static void test_no_lane(void **state)
+{
+    unsigned visits = 0;
+
+    begin();
+    mrail_port_return_left(&path, now_ns);
+    for (mrail_ns_t end_ns = now_ns + 1000 * SEC; now_ns < end_ns;
+         now_ns = path.due_ns) {
+        mrail_port_return_postpone(&path, now_ns);
+        ++visits;
+    }
+    assert_in_range(visits, 15, 25);
+    assert_int_equal(answer_all(), MRAIL_PORT_RETURN_ANSWERS);
+}
+
 /* A path that leaves its port several times in one failure waits once. */
 static void test_several_ports(void **state)
 {
@@ -184,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_lost_probes_wait_longer),
         cmocka_unit_test(test_answers_in_sequence),
         cmocka_unit_test(test_unstable_uplink),
+        cmocka_unit_test(test_no_lane),
         cmocka_unit_test(test_several_ports),
         cmocka_unit_test(test_random_outages),
     };

@@ -309,14 +309,6 @@ void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
  * therefore depends on this one. */
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 
-/* Sets the UDP source port of a lane whose QP exists, and the uplink that the
- * peer's port selects. The port depends on the local NIC; see
- * mrail_ports_own_lane(). */
-void mrail_ctl_choose_port(mrail_lane_t *lane);
-
-/* Returns the source port that the port rules give the lane. */
-uint16_t mrail_ctl_own_port(const mrail_lane_t *lane);
-
 /* Returns the lane of a slot and creates it if needed. NULL: no budget or no
  * memory is left. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot) MRAIL_CTL;
@@ -385,9 +377,10 @@ void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
 void mrail_move_back(mrail_lane_t *lane, uint32_t seq,
                      mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Starts a move to the source port that the port rules give the lane, unless
- * the device forbids it or another move is in progress. */
-void mrail_move_home(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_CTL;
+/* Starts a move to `sport`, the source port that the port rules give the lane,
+ * unless the device forbids it or another move is in progress. */
+void mrail_move_home(mrail_lane_t *lane, uint16_t sport,
+                     mrail_ns_t now_ns) MRAIL_CTL;
 
 /* ---- Choice of the lane that moves (move_decide.c) ---- */
 
@@ -442,7 +435,12 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
                           mrail_ns_t now_ns) MRAIL_CTL;
 
-/* ---- Source ports of paths whose uplink fails (own_port.c) ---- */
+/* ---- Source ports (own_port.c) ---- */
+
+/* Sets the UDP source port of a lane whose QP exists, and the uplink that the
+ * peer's port selects. The port depends on the local NIC; see
+ * mrail_ports_own_lane(). */
+void mrail_ctl_choose_port(mrail_lane_t *lane);
 
 /* If no lane to the peer is usable, moves a path on which a probe was lost to
  * the next source port, because the uplink of the last port may have failed.

@@ -5,7 +5,6 @@
 #include "config.h"
 #include "rail/conn/conn.h"
 
-#include "orchestrator/ports.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -162,43 +161,6 @@ static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
 
     ++engine->epoch;
     return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
-}
-
-/* Returns the port from which one end of the lane sends. */
-static uint16_t mrail_ctl_port_of(const mrail_lane_t *lane, uint32_t nic,
-                                  uint32_t other_nic)
-{
-    const mrail_peer_t *peer = lane->peer;
-    const mrail_config_t *config = &peer->engine->config;
-    unsigned uplinks = mrail_config_uplinks(config);
-    unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
-    unsigned own =
-        mrail_ports_own_lane(uplinks * config->spine_uplinks, lanes, nic,
-                             other_nic, lane->slot / peer->num_pairs % lanes);
-
-    return mrail_ports_lane_nested(uplinks, config->spine_uplinks, nic, lanes,
-                                   own);
-}
-
-uint16_t mrail_ctl_own_port(const mrail_lane_t *lane)
-{
-    return mrail_ctl_port_of(lane, lane->rail->attr.nic_index,
-                             lane->peer->rails[lane->remote_rail].nic_index);
-}
-
-void mrail_ctl_choose_port(mrail_lane_t *lane)
-{
-    const mrail_peer_t *peer = lane->peer;
-    const mrail_config_t *config = &peer->engine->config;
-    const mrail_path_t *path = &peer->paths[lane->slot];
-    uint32_t nic = lane->rail->attr.nic_index;
-    uint32_t other_nic = peer->rails[lane->remote_rail].nic_index;
-    unsigned spine;
-
-    lane->sport = (path->turn != 0) ? path->sport : mrail_ctl_own_port(lane);
-    mrail_ports_segment_of_nested(
-        mrail_config_uplinks(config), config->spine_uplinks,
-        mrail_ctl_port_of(lane, other_nic, nic), &lane->uplink, &spine);
 }
 
 /* Creates the QP of a lane and requests the other end. Returns 0 or -errno. */

@@ -167,10 +167,8 @@ void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
     }
 }
 
-void mrail_move_home(mrail_lane_t *lane, mrail_ns_t now_ns)
+void mrail_move_home(mrail_lane_t *lane, uint16_t sport, mrail_ns_t now_ns)
 {
-    uint16_t sport = mrail_ctl_own_port(lane);
-
     if ((sport != lane->sport) && mrail_move_is_possible(lane) &&
         mrail_port_move_request(&lane->move, NULL, 0, now_ns)) {
         mrail_move_start(lane, sport, 0, 0, now_ns);

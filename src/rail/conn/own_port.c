@@ -1,13 +1,52 @@
 /*
- * Source ports of paths whose uplink fails. The port rules give each path its
- * own port, and may drop all packets of a failed uplink. The path then takes
+ * Source ports of lanes, and of paths whose uplink fails. The port rules give
+ * each path its own port, and may drop all packets of a failed uplink. The path then takes
  * ports of other uplinks, and returns to its own port when the uplink works
  * again (proto/port_return.h). Control lock held.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
 
+#include "orchestrator/ports.h"
+
 #include <errno.h>
+
+/* Returns the port from which one end of the lane sends. */
+static uint16_t mrail_ctl_port_of(const mrail_lane_t *lane, uint32_t nic,
+                                  uint32_t other_nic)
+{
+    const mrail_peer_t *peer = lane->peer;
+    const mrail_config_t *config = &peer->engine->config;
+    unsigned uplinks = mrail_config_uplinks(config);
+    unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
+    unsigned own =
+        mrail_ports_own_lane(uplinks * config->spine_uplinks, lanes, nic,
+                             other_nic, lane->slot / peer->num_pairs % lanes);
+
+    return mrail_ports_lane_nested(uplinks, config->spine_uplinks, nic, lanes,
+                                   own);
+}
+
+static uint16_t mrail_ctl_own_port(const mrail_lane_t *lane)
+{
+    return mrail_ctl_port_of(lane, lane->rail->attr.nic_index,
+                             lane->peer->rails[lane->remote_rail].nic_index);
+}
+
+void mrail_ctl_choose_port(mrail_lane_t *lane)
+{
+    const mrail_peer_t *peer = lane->peer;
+    const mrail_config_t *config = &peer->engine->config;
+    const mrail_path_t *path = &peer->paths[lane->slot];
+    uint32_t nic = lane->rail->attr.nic_index;
+    uint32_t other_nic = peer->rails[lane->remote_rail].nic_index;
+    unsigned spine;
+
+    lane->sport = (path->turn != 0) ? path->sport : mrail_ctl_own_port(lane);
+    mrail_ports_segment_of_nested(
+        mrail_config_uplinks(config), config->spine_uplinks,
+        mrail_ctl_port_of(lane, other_nic, nic), &lane->uplink, &spine);
+}
 
 void mrail_path_next_port(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
 {
@@ -69,7 +108,8 @@ int mrail_own_port_answer(mrail_peer_t *peer, unsigned slot, uint32_t seq,
     if (mrail_port_return_answer(&path->port_return, now_ns)) {
         path->turn = 0; /* also for the next lane */
         if (peer->lanes[slot] != NULL) {
-            mrail_move_home(peer->lanes[slot], now_ns);
+            mrail_move_home(peer->lanes[slot],
+                            mrail_ctl_own_port(peer->lanes[slot]), now_ns);
         }
     }
     return 1;

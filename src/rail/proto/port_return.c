@@ -11,6 +11,13 @@ static void mrail_port_return_slow_down(mrail_port_return_t *ret)
     ret->backoff += mrail_port_return_backoff(ret) < MRAIL_PORT_RETURN_MAX;
 }
 
+static void mrail_port_return_wait(mrail_port_return_t *ret, mrail_ns_t now_ns)
+{
+    ret->is_pending = 0;
+    ret->answers = 0;
+    ret->due_ns = now_ns + mrail_port_return_backoff(ret);
+}
+
 void mrail_port_return_init(mrail_port_return_t *ret)
 {
     *ret = (mrail_port_return_t){.due_ns = MRAIL_NS_NEVER};
@@ -26,7 +33,7 @@ void mrail_port_return_left(mrail_port_return_t *ret, mrail_ns_t now_ns)
             ret->backoff = 0;
         }
     }
-    mrail_port_return_postpone(ret, now_ns);
+    mrail_port_return_wait(ret, now_ns);
 }
 
 int mrail_port_return_probe(mrail_port_return_t *ret, mrail_ns_t now_ns)
@@ -35,7 +42,6 @@ int mrail_port_return_probe(mrail_port_return_t *ret, mrail_ns_t now_ns)
         return 0;
     }
     if (ret->is_pending) { /* it is lost */
-        mrail_port_return_slow_down(ret);
         mrail_port_return_postpone(ret, now_ns);
         return 0;
     }
@@ -52,9 +58,8 @@ void mrail_port_return_unsent(mrail_port_return_t *ret, mrail_ns_t now_ns)
 
 void mrail_port_return_postpone(mrail_port_return_t *ret, mrail_ns_t now_ns)
 {
-    ret->is_pending = 0;
-    ret->answers = 0;
-    ret->due_ns = now_ns + mrail_port_return_backoff(ret);
+    mrail_port_return_slow_down(ret);
+    mrail_port_return_wait(ret, now_ns);
 }
 
 int mrail_port_return_answer(mrail_port_return_t *ret, mrail_ns_t now_ns)

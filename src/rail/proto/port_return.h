@@ -46,7 +46,8 @@ int mrail_port_return_probe(mrail_port_return_t *ret, mrail_ns_t now_ns);
 /* The probe could not be sent, because there was no send buffer. */
 void mrail_port_return_unsent(mrail_port_return_t *ret, mrail_ns_t now_ns);
 
-/* The path cannot return at present, for example because it has no lane. */
+/* The path cannot return at present, for example because it has no lane. The
+ * back-off grows, so a path that stays without a lane costs next to nothing. */
 void mrail_port_return_postpone(mrail_port_return_t *ret, mrail_ns_t now_ns);
 
 /* A probe was answered. Returns 1 if the path returns now. */
