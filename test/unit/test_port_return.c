@@ -153,6 +153,8 @@ static void test_several_ports(void **state)
  * working uplink is used again within a bounded time, and probes are rare. */
 static void test_random_outages(void **state)
 {
+    unsigned returns = 0;
+
     for (uint64_t seed = 1; seed <= 500; ++seed) {
         unsigned answers = 0, probes = 0;
         mrail_ns_t begun_ns;
@@ -175,6 +177,7 @@ static void test_random_outages(void **state)
                     ++answers;
                     if (mrail_port_return_answer(&path, now_ns)) {
                         assert_int_equal(answers, MRAIL_PORT_RETURN_ANSWERS);
+                        ++returns;
                     }
                 } else if (draw < 2250) {
                     mrail_port_return_unsent(&path, now_ns);
@@ -183,13 +186,14 @@ static void test_random_outages(void **state)
                 }
             }
         }
-        assert_in_range(probes, 3, 6000);
+        assert_true(probes <= 600);
         if (path.due_ns != MRAIL_NS_NEVER) {
             begun_ns = now_ns;
             assert_in_range(answer_all(), 1, MRAIL_PORT_RETURN_ANSWERS);
             assert_true(now_ns <= begun_ns + MRAIL_PORT_RETURN_MAX + SEC);
         }
     }
+    assert_in_range(returns, 50, 500);
 }
 
 int main(void)
