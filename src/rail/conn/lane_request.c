@@ -5,7 +5,6 @@
 #include "config.h"
 #include "rail/conn/conn.h"
 
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
