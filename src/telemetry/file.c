@@ -13,12 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Suffixes of file names. */
-static const char *const suffixes[] = {
-    [MRAIL_TELE_PAGE] = "",
-    [MRAIL_TELE_CALLS] = MRAIL_TELE_CALLS_SUFFIX,
-    [MRAIL_TELE_PLANS] = MRAIL_TELE_PLANS_SUFFIX};
-
 static int file_prefix(char *to, size_t size)
 {
     return snprintf(to, size, MRAIL_TELE_PREFIX "%u.", (unsigned)geteuid());
@@ -29,10 +23,10 @@ static mrail_tele_kind_t file_kind(const char *name)
     size_t length = strlen(name);
 
     for (unsigned kind = MRAIL_TELE_PAGE + 1; kind < MRAIL_TELE_ALL; ++kind) {
-        size_t end = strlen(suffixes[kind]);
+        size_t end = strlen(mrail_tele_suffix(kind));
 
         if ((length > end) &&
-            (strcmp(name + length - end, suffixes[kind]) == 0)) {
+            (strcmp(name + length - end, mrail_tele_suffix(kind)) == 0)) {
             return (mrail_tele_kind_t)kind;
         }
     }
@@ -253,7 +247,7 @@ int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
     file_prefix(prefix, sizeof(prefix));
     ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx%s", dir,
                    prefix, (long)getpid(), (unsigned long long)id,
-                   suffixes[kind]);
+                   mrail_tele_suffix(kind));
     if ((ret < 0) || ((size_t)ret >= sizeof(file->path))) {
         return -ENAMETOOLONG;
     }

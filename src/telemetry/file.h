@@ -32,8 +32,6 @@
 #define MRAIL_TELE_DIR "/dev/shm"
 #define MRAIL_TELE_PATH 256u
 #define MRAIL_TELE_PREFIX "mrail-telemetry."
-#define MRAIL_TELE_CALLS_SUFFIX ".calls"
-#define MRAIL_TELE_PLANS_SUFFIX ".plans"
 
 typedef enum mrail_tele_kind {
     MRAIL_TELE_PAGE,
@@ -110,6 +108,9 @@ typedef struct mrail_tele_name {
     uint64_t id;
     mrail_tele_kind_t kind;
 } mrail_tele_name_t;
+
+/* Returns the end of the names of files of this kind, which is not ALL. */
+const char *mrail_tele_suffix(mrail_tele_kind_t kind);
 
 /* Parses the name of a file without its directory. Returns 0 or -EINVAL. */
 int mrail_tele_name_parse(const char *text, mrail_tele_name_t *name);

@@ -56,6 +56,15 @@ static const char *name_numbers(const char *text, mrail_tele_name_t *name)
     return p;
 }
 
+const char *mrail_tele_suffix(mrail_tele_kind_t kind)
+{
+    static const char *const suffixes[] = {[MRAIL_TELE_PAGE] = "",
+                                           [MRAIL_TELE_CALLS] = ".calls",
+                                           [MRAIL_TELE_PLANS] = ".plans"};
+
+    return suffixes[kind];
+}
+
 int mrail_tele_name_parse(const char *text, mrail_tele_name_t *name)
 {
     static const size_t length = sizeof(MRAIL_TELE_PREFIX) - 1;
@@ -69,35 +78,29 @@ int mrail_tele_name_parse(const char *text, mrail_tele_name_t *name)
     if (end == NULL) {
         return -EINVAL;
     }
-    if (*end == '\0') {
-        parsed.kind = MRAIL_TELE_PAGE;
-    } else if (strcmp(end, MRAIL_TELE_CALLS_SUFFIX) == 0) {
-        parsed.kind = MRAIL_TELE_CALLS;
-    } else if (strcmp(end, MRAIL_TELE_PLANS_SUFFIX) == 0) {
-        parsed.kind = MRAIL_TELE_PLANS;
-    } else {
-        return -EINVAL;
+    for (unsigned kind = 0; kind < MRAIL_TELE_ALL; ++kind) {
+        if (strcmp(end, mrail_tele_suffix((mrail_tele_kind_t)kind)) == 0) {
+            parsed.kind = (mrail_tele_kind_t)kind;
+            *name = parsed;
+            return 0;
+        }
     }
-    *name = parsed;
-    return 0;
+    return -EINVAL;
 }
 
 int mrail_tele_name_write(char *text, size_t size,
                           const mrail_tele_name_t *name)
 {
-    static const char *const suffixes[] = {
-        [MRAIL_TELE_PAGE] = "",
-        [MRAIL_TELE_CALLS] = MRAIL_TELE_CALLS_SUFFIX,
-        [MRAIL_TELE_PLANS] = MRAIL_TELE_PLANS_SUFFIX};
     char host[16] = "";
     int length;
 
     if (name->host >= 0) {
         snprintf(host, sizeof(host), "@%d", name->host);
     }
-    length = snprintf(text, size, MRAIL_TELE_PREFIX "%u.%u%s.%016llx%s",
-                      (unsigned)geteuid(), name->pid, host,
-                      (unsigned long long)name->id, suffixes[name->kind]);
+    length =
+        snprintf(text, size, MRAIL_TELE_PREFIX "%u.%u%s.%016llx%s",
+                 (unsigned)geteuid(), name->pid, host,
+                 (unsigned long long)name->id, mrail_tele_suffix(name->kind));
     return ((length > 0) && ((size_t)length < size)) ? 0 : -ENAMETOOLONG;
 }
 
