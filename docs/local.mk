@@ -94,6 +94,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/vm.md \
     docs/results/window.md \
     docs/security.md \
+    docs/softgpu.md \
     docs/softroce.md \
     docs/telemetry.md \
     docs/testing.md \
