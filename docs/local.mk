@@ -57,6 +57,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/getting-started.md \
     docs/glossary.md \
     docs/gpu.md \
+    docs/images/failover.svg \
     docs/images/parts.svg \
     docs/images/paths.svg \
     docs/images/results.svg \
