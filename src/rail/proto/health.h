@@ -38,7 +38,7 @@ typedef enum mrail_health_event {
                                * all of its paths */
     MRAIL_HEALTH_STALLED,     /* work is outstanding, and nothing completes */
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */
-    MRAIL_HEALTH_QP_STALLED,  /* nothing completed for a long time, while
+    MRAIL_HEALTH_QP_STUCK,    /* nothing completed for a long time, while
                                * other lanes made progress */
     MRAIL_HEALTH_CQE_ERROR,   /* requests came back with an error */
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
