@@ -24,7 +24,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI], [
              AC_MSG_WARN([Open MPI not found: install it (Debian: libopenmpi-dev openmpi-bin) or give --with-ompi=DIR; its components are left out])])
     ])
     AC_DEFINE_UNQUOTED([MRAIL_MPIRUN_FEEDS_PMIX], [${mpirun_feeds_pmix:-0}],
-        [1: mpirun hands the component path that it is told on to PMIx])
+        [1 if mpirun passes mca_base_component_path on to PMIx])
     AC_SUBST([mpirun_feeds_pmix])
     AM_CONDITIONAL([MPIRUN_FEEDS_PMIX], [test "$mpirun_feeds_pmix" = 1])
     AC_SUBST([OMPI_VERSION])

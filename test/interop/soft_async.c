@@ -56,8 +56,8 @@ static void communication_established(void)
     OK();
 }
 
-/* A WRITE with a wrong key. Only the event reports it to the owner of the
- * memory. */
+/* A WRITE with a wrong key. The responder learns of the error only through the
+ * async event. */
 static void refused_access_is_an_event(void)
 {
     struct ibv_sge sge;

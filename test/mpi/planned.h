@@ -132,9 +132,9 @@ typedef struct planned_exchange {
 } planned_exchange_t;
 
 /*
- * Draws an exchange. `rng` provides the values that all ranks share. A separate
+ * Generates a random exchange. `rng` provides the values that all ranks share. A separate
  * generator provides the values that differ between ranks. With `nonblocking`,
- * only nonblocking calls are drawn. With `large_self`, ranks also send large
+ * only nonblocking calls are generated. With `large_self`, ranks also send large
  * messages to themselves.
  */
 void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,

@@ -16,7 +16,7 @@
 
 /* ---- The chain of the marks ---- */
 
-/* Statements of nft that match ports before the rules do, or change the mark
+/* nft statements that match ports before the rules do, or change the mark
  * afterwards. */
 static void test_exempt_ports_linux(void **state)
 {

@@ -305,7 +305,7 @@ static void begin_relays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(op->module);
-    /* This cannot fail, because attach() or an earlier step reserved the
+    /* Not expected to fail, because attach() or an earlier step reserved the
      * buffers. */
     int ret = mrail_relay_begin(pool->relay, schedule->hash, schedule->flows,
                                 schedule->num_flows);

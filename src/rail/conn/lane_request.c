@@ -1,6 +1,6 @@
 /*
- * Lane requests: decides which lanes to request on which rails, and handles a
- * lack of room or QPs and answers that yield no lane.
+ * Lane requests: decides which lanes to request on which rails, and handles
+ * exhausted receive buffers or QPs, and requests that the peer refuses.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

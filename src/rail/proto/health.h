@@ -105,8 +105,8 @@ void mrail_health_probe_sent(mrail_health_t *health,
  * peer. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
 
-/* Lets a retired path wait until its rail is up (PORT_UP), or until
- * mrail_health_expedite(). */
+/* Keeps a retired path from probing until its rail is up (PORT_UP), or until
+ * mrail_health_expedite() is called. */
 void mrail_health_park(mrail_health_t *health);
 
 /* Returns the event for an expired deadline: TIMEOUT or PROBES_EXHAUSTED.

@@ -88,8 +88,8 @@ typedef struct mrail_rail {
     unsigned num_retired;    /* paths to different peers retired since anything
                               * last got through */
     mrail_ns_t alive_ns;     /* time when something last got through */
-    mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0: no
-                              * sample since anything last got through */
+    mrail_ns_t sample_ns;    /* time of the last sample of probes; 0 if there
+                              * was none since the rail last carried traffic */
     unsigned num_visited;    /* lanes visited in search of a sample */
     unsigned num_unnotified; /* lanes not yet notified of the outage */
     unsigned num_probers;    /* paths that probe for the end of the outage */
