@@ -38,7 +38,7 @@ typedef struct mrail_page_rail {
     /* Estimated bandwidth in each direction (capacity.h); 0: unknown. */
     uint64_t live_out;
     uint64_t live_in;
-    uint32_t is_down; /* the port is down, or the rail carries nothing */
+    uint32_t is_down; /* the port is down, or the rail has no traffic */
     uint32_t reserved;
 } mrail_page_rail_t;
 

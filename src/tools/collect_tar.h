@@ -52,7 +52,7 @@ typedef struct collect_item {
 } collect_item_t;
 
 /* Reads the next file. Returns 1, or 0 if there is none, or -errno with a
- * message: -ENODATA if the archive was cut off or damaged. After an error, the
+ * message: -ENODATA if the archive is truncated or damaged. After an error, the
  * caller must not call again. */
 int collect_reader_next(collect_reader_t *reader, collect_item_t *item,
                         char error[COLLECT_ERROR]);

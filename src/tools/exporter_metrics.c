@@ -375,7 +375,7 @@ const exporter_metric_t exporter_metrics[] = {
      "Time without work while other lanes had work, summed over lanes.",
      of_rail_idle, 1, NULL, NULL},
     {"mrail_rail_up", GAUGE, RAIL,
-     "0: the port is down, or the rail carries nothing.", of_rail_up, 0, NULL,
+     "0: the port is down, or the rail has no traffic.", of_rail_up, 0, NULL,
      NULL},
     {"mrail_rail_lanes", GAUGE, RAIL, "Lanes that are connected.",
      of_rail_lanes, 0, NULL, NULL},

@@ -550,7 +550,7 @@ int main(int argc, char **argv)
         strcmp(options.fabric, "-") == 0) {
         mrail_tool_usage(
             SIMULATE_COMMAND,
-            "stdin can be only one file: the fabric or the demands");
+            "only one of FABRIC and --demand can be '-' (standard input)");
     }
     if (options.size == 0) {
         mrail_tool_usage(SIMULATE_COMMAND, "--size 0: nothing to send");

@@ -205,8 +205,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer,
         return peer->deadline_ns;
     }
     if (peer->tries >= mrail_ctl_tries(peer) + peer->num_boots) {
-        mrail_error("peer %016llx does not answer: no route, or its process "
-                    "is gone",
+        mrail_error("peer %016llx does not answer: there is no route to it, or "
+                    "its process has exited",
                     (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;

@@ -101,7 +101,8 @@ static void mrail_move_finish(mrail_lane_t *lane)
     ret = mrail_qp_continue_sending(lane->qp);
     if (ret != 0) {
         lane->move.end_ns = 0;
-        mrail_failover_request(lane, "its source port cannot be changed");
+        mrail_failover_request(lane, "its QP cannot be restarted after a port "
+                                     "change");
     } else if (failed != 0) {
         mrail_move_impossible(lane, failed);
     } else {

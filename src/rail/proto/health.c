@@ -246,7 +246,7 @@ const char *mrail_health_event_name(mrail_health_event_t event)
     static const char *const names[MRAIL_HEALTH_EVENTS] = {
         [MRAIL_HEALTH_PORT_DOWN] = "port down",
         [MRAIL_HEALTH_PORT_UP] = "port up",
-        [MRAIL_HEALTH_RAIL_DOWN] = "the rail carries nothing",
+        [MRAIL_HEALTH_RAIL_DOWN] = "the rail carries no traffic",
         [MRAIL_HEALTH_STALLED] = "no completions",
         [MRAIL_HEALTH_PROGRESS] = "completions again",
         [MRAIL_HEALTH_QP_STUCK] = "no completions, unlike other lanes",

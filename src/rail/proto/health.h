@@ -34,7 +34,7 @@ typedef enum mrail_health_state {
 typedef enum mrail_health_event {
     MRAIL_HEALTH_PORT_DOWN, /* the local port */
     MRAIL_HEALTH_PORT_UP,
-    MRAIL_HEALTH_RAIL_DOWN,   /* the local rail carries nothing: an event of
+    MRAIL_HEALTH_RAIL_DOWN,   /* the local rail has no traffic: an event of
                                * all of its paths */
     MRAIL_HEALTH_STALLED,     /* work is outstanding, and nothing completes */
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */

@@ -81,7 +81,7 @@ typedef struct mrail_rail {
      * it. */
     int fatal;
     /* Outages; see conn/rail_error.c. Control lock. */
-    int outage;              /* the rail carries nothing */
+    int outage;              /* the rail carries no traffic */
     mrail_ns_t outage_ns;    /* time at which an outage begins if the port stays
                               * down; 0: the port is up, or there is an
                               * outage */
