@@ -68,7 +68,8 @@ typedef enum mrail_calls_kind {
     MRAIL_CALLS_UNKNOWN
 } mrail_calls_kind_t;
 
-/* In a record: the nonblocking form of a collective, which leaves at once. */
+/* In a record: the nonblocking form of a collective, which leaves
+ * immediately. */
 #define MRAIL_CALLS_NONBLOCKING 0x100u
 
 /* A collective. In the file, times are ticks; in a reader's copy, ns of

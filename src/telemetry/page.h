@@ -150,7 +150,7 @@ int mrail_page_is_followed(const mrail_page_file_t *file);
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
 void mrail_page_update(mrail_page_file_t *file);
 
-/* Adds an event, which readers see at once. `file` may be NULL. */
+/* Adds an event, which readers see immediately. `file` may be NULL. */
 void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     MRAIL_PRINTF(2, 3);
 

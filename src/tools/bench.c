@@ -228,7 +228,7 @@ static const mrail_option_t bench_options[] = {
      "messages in flight in the stream (64); at most 256 MiB of them",
      MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
     {"--bidirectional", NULL,
-     "stream in both directions at once, and report the sum of the rates",
+     "stream in both directions together, and report the sum of the rates",
      MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING,
      .help = "moe: a Mixture-of-Experts layer dispatches tokens to experts on "

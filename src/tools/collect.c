@@ -274,7 +274,7 @@ static const mrail_command_t command = {
         "and MPI calls. Processes that were killed are part of it.\n"
         "\n"
         "mrail diagnose, top, trace and info read the archive with --archive FILE,\n"
-        "on any machine. Times of the hosts are aligned by exchanged time stamps, and\n"
+        "on any machine. Times of the hosts are aligned by exchanged timestamps, and\n"
         "ERROR is the bound of the error that remains.\n"
         "\n"
         "If a host cannot be reached, the archive has the other hosts.\n",

@@ -63,7 +63,7 @@ static void calls_visit(const char *path, void *arg)
     }
 }
 
-/* A directory that cannot be read any more only makes these times unknown. */
+/* A directory that can no longer be read only makes these times unknown. */
 static int read_calls(const char *dir, exporter_selection_t *selection)
 {
     calls_reading_t reading = {selection, malloc(sizeof(mrail_calls_t))};

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define RANKS 5
-#define QPS 4 /* QPs of rank 0, which suffice for one per peer */
+#define QPS 4 /* QPs of rank 0, enough for one per peer */
 #define BYTES (1u << 20)
 #define DEPTH 8
 #define LIMIT_S 15

@@ -1,6 +1,6 @@
 /*
  * Tests the handling of a failed lane's work. The completion callbacks of its
- * chunks run without a lock, so the peer may leave in the meantime.
+ * chunks run without a lock, so the peer may leave meanwhile.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

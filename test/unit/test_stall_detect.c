@@ -348,7 +348,7 @@ static void run_for(unsigned ms)
     }
 }
 
-/* Like run_for(), but the other path answers each probe at once. */
+/* Like run_for(), but the other path answers each probe immediately. */
 static void run_with_answers(unsigned other, unsigned ms)
 {
     for (unsigned i = 0; i < ms; ++i) {
@@ -443,7 +443,7 @@ static void test_new_path_is_silent(void **state)
     end();
 }
 
-/* The other path answers at once, so this one is retired soon. */
+/* The other path answers immediately, so this one is retired soon. */
 static void test_one_path_is_silent(void **state)
 {
     unsigned busy = begin_used();

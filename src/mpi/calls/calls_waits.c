@@ -5,7 +5,7 @@
  *
  * A replacement notes the call in private memory. notice() publishes the call
  * only if MPI's progress runs for a while before the call returns. A call that
- * returns at once costs a few stores and no clock reading.
+ * returns immediately costs a few stores and no clock reading.
  */
 #include "config.h"
 #include "mpi/calls/mrail_calls.h"

@@ -27,7 +27,7 @@ static void mrail_move_done(mrail_lane_t *lane)
 
     lane->sport = mrail_port_move_done(&lane->move, before);
     if (lane->sport == before) {
-        return; /* undone in the meantime */
+        return; /* undone since then */
     }
     mrail_debug("peer %016llx lane %u moves from source port %u to %u",
                 (unsigned long long)peer->id, lane->slot, before, lane->sport);

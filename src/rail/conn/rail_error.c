@@ -94,7 +94,7 @@ static MRAIL_CTL void mrail_paths_add_prober(mrail_rail_t *rail,
 }
 
 /* Handles a local port that has gone down or come up. The first peers are
- * notified at once. With many peers, the others follow in batches. */
+ * notified immediately. With many peers, the others follow in batches. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {

@@ -193,7 +193,7 @@ def a_read_scatters():
 
 @test
 def inline_data_is_taken_when_it_is_posted():
-    """ibv_post_send(3): the buffer can be reused at once, and no key is
+    """ibv_post_send(3): the buffer can be reused immediately, and no key is
     needed."""
     with Pair(inline=64) as pair:
         for opcode in (SEND, WRITE):
