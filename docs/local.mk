@@ -1,6 +1,7 @@
 # Documents.  They are installed in the layout of this tree, so that links
-# between them hold: README.md in docdir, the others in its folder docs.  This is
-# the one list of them; test/ucx/install.sh names a document that is not in it.
+# between them hold: README.md in docdir, the others in its directory docs.
+# This is the one list of them; test/ucx/install.sh names a document that is not
+# in it.
 nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/alltoallv.md \
     docs/architecture.md \
@@ -103,7 +104,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/tuning.md \
     docs/wire.md
 
-# automake removes files; the folders that were made for them go, too.
+# automake removes files; the directories that were made for them go, too.
 uninstall-hook:
 	@for dir in `for doc in $(nobase_dist_doc_DATA); do \
 	            dirname "$(docdir)/$$doc"; done | sort -ru` \

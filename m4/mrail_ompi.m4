@@ -52,7 +52,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
             [ompi_pkgincludedir=$dir/openmpi])
     done
     OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $ompi_pkgincludedir"
-    # 5.0's include pmix.h, which may lie in a folder of its own.
+    # 5.0's include pmix.h, which may lie in a directory of its own.
     for flag in `$PKG_CONFIG --cflags-only-I pmix 2>/dev/null`; do
         dir=`echo "$flag" | sed 's/^-I//'`
         OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $dir"
@@ -101,7 +101,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
 ])
 
 # mpirun of Open MPI 5.0 has options for PMIx, and passes the component path on
-# to PMIx. PMIx finds neither the folders nor the file names that it expects.
+# to PMIx. PMIx finds neither the directories nor the file names that it expects.
 AC_DEFUN([MRAIL_CHECK_MPIRUN], [
     AC_MSG_CHECKING([whether mpirun feeds PMIx])
     mpirun_feeds_pmix=0

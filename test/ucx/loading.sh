@@ -36,7 +36,7 @@ on_rails 1 2 0 sh -c '
 expect_count 'two copies in a process: one transport' "$tmp/log" \
     'Transport: mrail$' 1
 
-# ---- any program: UCX's own list of folders ----
+# ---- any program: UCX's own list of directories ----
 
 if "$ucx_info" -c -f | grep -q '^UCX_PLUGIN_PATH='; then
     on_rails 1 2 0 env UCX_PLUGIN_PATH="$libs" UCX_TLS=mrail,self \
