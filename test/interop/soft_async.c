@@ -1,4 +1,4 @@
-/* Tests of asynchronous events. Source: ibv_get_async_event(3); IBA 11.6.3. */
+/* Tests asynchronous events. Source: ibv_get_async_event(3); IBA 11.6.3. */
 #include "soft_pair.h"
 
 static void events_of_a_queue_pair(void)

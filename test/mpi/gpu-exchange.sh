@@ -1,6 +1,6 @@
 #!/bin/sh
-# Exchanges of device memory drawn from seeds, on software GPUs. Open MPI and UCX
-# have no CUDA support. Every byte must be right.
+# Exchanges of device memory generated from seeds, on software GPUs. Open MPI
+# and UCX have no CUDA support. Every byte must be right.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

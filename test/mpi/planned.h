@@ -56,7 +56,7 @@ void planned_type_cleanup(planned_type_t *type);
 void planned_type_unpack(const planned_type_t *type, long count,
                          const char *data, char *memory);
 
-/* Draws bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
+/* Generates bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
  * total. With `symmetric`, both directions are equal. With `even`, all pairs
  * have equal bytes. */
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,

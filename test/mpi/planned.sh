@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs exchanges drawn from seeds, with single-rail and with multi-rail ranks.
-# Every byte must be right, and some bytes must go through relays.
+# Runs exchanges generated from seeds, with single-rail and with multi-rail
+# ranks. Every byte must be right, and some bytes must go through relays.
 #
 # EXPECT_COLL=no: coll/mrail may be missing; the exchanges are checked anyway.
 set -eu

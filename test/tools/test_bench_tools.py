@@ -1,4 +1,4 @@
-"""Tests of contrib/bench_tools (jobs, areas, pages, drawings) and contrib/try.
+"""Tests contrib/bench_tools (jobs, areas, pages, drawings) and contrib/try.
 
     python3 test/tools/test_bench_tools.py [CLASS.test_NAME ...]
 

@@ -1,4 +1,4 @@
-/* Tests of mrail exporter (src/tools/exporter_*.c): the text of a scrape, and
+/* Tests mrail exporter (src/tools/exporter_*.c): the text of a scrape, and
  * the choice of processes, from artificial telemetry pages. */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* Tests of the output of mrail report (src/tools/report_json.c, report_page.c,
+/* Tests the output of mrail report (src/tools/report_json.c, report_page.c,
  * report_facts.c). cJSON parses it. */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* Tests of switch rules: the texts that src/fabric/acl.h writes, and refused
+/* Tests switch rules: the texts that src/fabric/acl.h writes, and refused
  * options. */
 #include "config.h"
 #include "acl_texts.h"

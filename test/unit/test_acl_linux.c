@@ -1,4 +1,4 @@
-/* Tests of mrail_acl_check() with Linux routers: statements of nft and routing
+/* Tests mrail_acl_check() with Linux routers: statements of nft and routing
  * rules that match packets before the rules of the uplinks do. */
 #include "config.h"
 #include "acl_texts.h"

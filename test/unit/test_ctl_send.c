@@ -1,5 +1,5 @@
 /*
- * Tests of control messages on a rail without a free send buffer. The engine
+ * Tests control messages on a rail without a free send buffer. The engine
  * sends them later or over another rail. Until then, they must count neither as
  * tries nor as lost probes.
  */

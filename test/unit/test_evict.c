@@ -1,4 +1,4 @@
-/* Tests of the eviction of lanes, step by step. */
+/* Tests the eviction of lanes, step by step. */
 #include "config.h"
 #include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"

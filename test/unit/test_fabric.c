@@ -1,4 +1,4 @@
-/* Tests of fabrics as text (src/fabric/fabric*.c): accepted and refused text,
+/* Tests fabrics as text (src/fabric/fabric*.c): accepted and refused text,
  * and failing allocations. */
 #include "config.h"
 #include "fabric/fabric.h"

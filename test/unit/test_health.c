@@ -1,4 +1,4 @@
-/* Tests of the transition table of src/rail/proto/health.c, and of invariants
+/* Tests the transition table of src/rail/proto/health.c, and invariants
  * over arbitrary sequences of events. */
 #include "config.h"
 #include "rail/proto/health.h"

@@ -1,4 +1,4 @@
-/* Tests of late, repeated and abandoned requests for lanes. */
+/* Tests late, repeated and abandoned requests for lanes. */
 #include "config.h"
 #include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"

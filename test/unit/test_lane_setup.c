@@ -1,5 +1,5 @@
 /*
- * Tests of lane requests that do not succeed immediately. They cover the rails
+ * Tests lane requests that do not succeed immediately. They cover the rails
  * of requests and replies, a device that does not connect a QP, a peer that
  * refuses, and time limits. Two rails make two pairs; src_rail is the rail of a
  * message.

@@ -1,5 +1,5 @@
 /*
- * Tests of the paths to a peer. Probes must use the same route as the lanes,
+ * Tests the paths to a peer. Probes must use the same route as the lanes,
  * and a port may come back with another GID table. Paths exist before the first
  * lane, and also in addition to a single lane.
  */

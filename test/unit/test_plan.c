@@ -1,5 +1,5 @@
 /*
- * Tests of src/orchestrator/plan.h: small examples with known results, and
+ * Tests src/orchestrator/plan.h: small examples with known results, and
  * properties of the input that must not influence a plan.
  * test/property/test_plan_lp.c checks random topologies, and
  * test_plan_refusals.c checks that invalid input is refused.

@@ -1,5 +1,5 @@
 /*
- * Tests of src/tools/plan_arms.h: small exchanges whose times are computed by
+ * Tests src/tools/plan_arms.h: small exchanges whose times are computed by
  * hand, topologies that an arm does not support, and allocations that fail.
  * test/property/test_plan_arms_random.c compares the arms with bounds.
  */

@@ -1,4 +1,4 @@
-/* Tests of topologies and demands as text, accepted and refused. */
+/* Tests topologies and demands as text, accepted and refused. */
 #include "config.h"
 #include "tools/plan_text.h"
 

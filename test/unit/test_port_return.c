@@ -1,4 +1,4 @@
-/* Tests of the return of a path to its own source port. */
+/* Tests the return of a path to its own source port. */
 #include "config.h"
 #include "rail/proto/port_return.h"
 

@@ -1,5 +1,5 @@
 /*
- * Tests of src/relay: each role separately, refused chunks (which must not be
+ * Tests src/relay: each role separately, refused chunks (which must not be
  * written), early chunks of the next exchange, reuse of slots, errors of every
  * operation, and corrupt shared memory.
  */

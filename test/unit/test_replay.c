@@ -1,5 +1,5 @@
 /*
- * Tests of the replay after lanes have failed, and of the credit that is
+ * Tests the replay after lanes have failed, and the credit that is
  * reserved for replay. Most tests send two messages, the first one on lane 0
  * and the second one on lane 1.
  */

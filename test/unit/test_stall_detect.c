@@ -1,5 +1,5 @@
 /*
- * Tests of idle time and stalled time (stall_detect.c). If throughput drops,
+ * Tests idle time and stalled time (stall_detect.c). If throughput drops,
  * stalled time shows that the network is the cause, and idle time shows that it
  * is not. The tests also cover when a stall makes a path suspect, and when it
  * makes the engine retire the path's lane.

@@ -1,4 +1,4 @@
-/* Tests of topologies with multi-rail ranks: numbers of rails, topology files,
+/* Tests topologies with multi-rail ranks: numbers of rails, topology files,
  * and the decision whether a plan is worth its cost. */
 #include "config.h"
 #include "mpi/coll/plan_cost.h"

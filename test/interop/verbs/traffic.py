@@ -1,4 +1,4 @@
-"""Tests of every operation, with its data and all fields of its completions.
+"""Tests every operation, with its data and all fields of its completions.
 
 Source: ibv_post_send(3), ibv_post_recv(3), ibv_poll_cq(3),
 ibv_create_ah_from_wc(3), ibv_post_srq_recv(3).
