@@ -126,14 +126,14 @@ static exporter_value_t of_more_lanes(const exporter_subject_t *subject)
  * place. */
 static exporter_value_t of_counter(const mrail_page_t *page, const char *name)
 {
-    static unsigned guess;
+    static unsigned hint;
     unsigned count = page->num_counters;
 
     for (unsigned i = 0; i < count; ++i) {
-        unsigned at = (guess + i) % count;
+        unsigned at = (hint + i) % count;
 
         if (strcmp(page->counters[at].name, name) == 0) {
-            guess = at;
+            hint = at;
             return number(page->counters[at].value);
         }
     }

@@ -486,8 +486,8 @@ static void test_refused_message_fails_the_peer(void **state)
 
 /* ---- the peer leaves ---- */
 
-/* The control thread has processed the peer's BYE. The data path has not run
- * since, because it was waiting for the lock. */
+/* The control thread has processed the peer's BYE. The progress thread has not
+ * run since, because it was waiting for the lock. */
 static void leave_unseen(void)
 {
     bye(0);

@@ -1,6 +1,6 @@
 /*
- * Moves of lanes to other source ports; decision 0020 describes who moves a
- * lane, and why a reader holds it meanwhile. proto/port_move.h decides which
+ * Moves of lanes to other source ports; decision 0020 describes which end moves
+ * a lane, and why a reader holds it meanwhile. proto/port_move.h decides which
  * requests are carried out.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.
