@@ -104,7 +104,8 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/tuning.md \
     docs/wire.md
 
-# automake removes files; the directories that were made for them go, too.
+# automake removes files; the hook also removes the directories that were made
+# for them.
 uninstall-hook:
 	@for dir in `for doc in $(nobase_dist_doc_DATA); do \
 	            dirname "$(docdir)/$$doc"; done | sort -ru` \

@@ -80,7 +80,7 @@ class Setting(NamedTuple):
     """A machine on which exchanges run.
 
     topology: for the bound. fabric: of the lab; None: plain software rails.
-    has_topology: coll/mrail gets the topology, too. script: of `mrail run`.
+    has_topology: coll/mrail also gets the topology. script: of `mrail run`.
     """
     title: str
     topology: str

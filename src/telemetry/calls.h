@@ -126,7 +126,7 @@ typedef struct mrail_calls {
      * file are ns, as in an archive (image.h). */
     uint64_t start_ticks, start_ns;
     int32_t rank;        /* -1: no job */
-    uint32_t more_comms; /* communicators for which there was no place */
+    uint32_t more_comms; /* communicators that did not fit */
     char job[48];
     char program[64];
     mrail_calls_wait_t wait;

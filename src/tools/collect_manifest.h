@@ -57,7 +57,7 @@ typedef struct collect_host {
     uint64_t bound_ns;
     uint64_t time_ns;   /* time of the second sample, by the host's clock */
     uint64_t sample_ns; /* time between the two samples */
-    unsigned left_out;  /* processes for which there was no room */
+    unsigned left_out;  /* processes that did not fit */
     unsigned refused;   /* files that are not valid, or of another version */
     unsigned foreign;   /* files of other users, which are never read */
     collect_file_t *files;

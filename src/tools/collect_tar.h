@@ -6,7 +6,8 @@
  * The reader trusts nothing: it takes only the entries that the manifest names,
  * with their sizes, and holds one entry in memory.
  *
- * A build without libarchive has the functions, but they fail with -ENOSYS.
+ * A build without libarchive contains the functions, but they fail with
+ * -ENOSYS.
  */
 #ifndef MRAIL_TOOLS_COLLECT_TAR_H
 #define MRAIL_TOOLS_COLLECT_TAR_H

@@ -265,7 +265,7 @@ static void test_cross_rail_hairpin(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The rails have 200, 100, 50 and 50 Gb/s. */
+/* The rails run at 200, 100, 50 and 50 Gb/s. */
 static void test_unequal_rails(void **state)
 {
     static const double capacity[] = {25 * G, 12.5 * G, 6.25 * G, 6.25 * G};

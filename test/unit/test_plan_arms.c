@@ -130,7 +130,7 @@ static void test_rounds(void **state)
     assert_arm(PLAN_ARM_NIMBLE, 4 * MS, 0, 0);
 }
 
-/* The rails have 2 and 1 GB/s. Evenly divided bytes wait for the slow one. */
+/* The rails run at 2 and 1 GB/s. Evenly divided bytes wait for the slow one. */
 static void test_unequal_rails(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3000 * MB}};

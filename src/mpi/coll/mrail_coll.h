@@ -283,7 +283,7 @@ struct mca_coll_mrail_op {
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to each rank and one from it */
     int is_planned;        /* 1: module->schedule is valid for this op */
-    /* 1: the op sends empty messages, too, because receivers may expect more */
+    /* 1: the op also sends empty messages, because receivers may expect more */
     int is_mismatched;
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */
