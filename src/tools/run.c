@@ -216,7 +216,7 @@ static void check_script(const mrail_run_options_t *options)
                          strerror(errno));
     }
     if (!S_ISREG(st.st_mode)) {
-        mrail_tool_usage(COMMAND, "--script %s: not a file", options->script);
+        mrail_tool_usage(COMMAND, "--script %s is not a file", options->script);
     }
     /* A session with this name may already exist and have checksums and GPUs,
      * although this command does not request them. */

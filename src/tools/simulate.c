@@ -182,7 +182,8 @@ static void take_pattern(void *arg, const char *word)
     input_t *input = arg;
 
     if (input->num_patterns == SIMULATE_MAX_PATTERNS) {
-        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: at most %d at once",
+        mrail_tool_usage(SIMULATE_COMMAND,
+                         "--pattern can be given at most %d times",
                          SIMULATE_MAX_PATTERNS);
     }
     if (mrail_pattern_parse(word, input->fabric,
