@@ -1,4 +1,4 @@
-/* The comparison arms that need no long algorithm; plan_arms_fast.c and
+/* The comparison methods that need no long algorithm; plan_arms_fast.c and
  * plan_arms_nimble.c contain the others. */
 #include "config.h"
 #include "tools/plan_arms.h"
@@ -85,7 +85,7 @@ static int sort_rounds(const plan_arms_net_t *net, rounds_t *rounds)
 }
 
 /* Adds the time of a round: the largest load of its demands on the paths of the
- * arm `direct`. */
+ * method `direct`. */
 static int add_round(mrail_plan_t *plan, const rounds_t *rounds, unsigned round,
                      plan_arm_t *arm)
 {
@@ -220,13 +220,13 @@ static int arm_sabre(plan_arms_net_t *net, plan_arm_t *arm)
     return 0;
 }
 
-/* ---- All arms ---- */
+/* ---- All methods ---- */
 
 typedef struct arm_ops {
     const char *name, *source;
     int (*compute)(plan_arms_net_t *net, plan_arm_t *arm);
     int is_bound;
-    int needs_one_group; /* 1: the arm models neither leaf groups nor uplinks */
+    int needs_one_group; /* 1: it models neither leaf groups nor uplinks */
 } arm_ops_t;
 
 static const arm_ops_t all_arms[PLAN_NUM_ARMS] = {

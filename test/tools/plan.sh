@@ -159,7 +159,7 @@ done
 says 'the comparison: a bound has no relayed bytes' \
     '^SABRE \(bound\) +[0-9.]+ ms +-?[0-9.]+ % +-$'
 says 'the comparison: the pairwise exchange has seven rounds' '^pairwise .* 7$'
-plans 'the comparison: an arm that is not served' 0 \
+plans 'the comparison: a method that is not served' 0 \
     '^RailS +not served:  the nodes are in several leaf groups' \
     --topo "$tmp/groups" --pattern zipf --compare
 plans 'no comparison without the option' 0 '^congestion ' \

@@ -189,7 +189,7 @@ class Areas(unittest.TestCase):
         """orchestrator: all arms, and grids of their ratios and bytes"""
         plan = {'congestion_s': 2.02, 'congestion_bound_s': 2,
                 'planned_bytes': 200, 'relayed_bytes': 20, 'comparison': [
-                    {'arm': arm, 'time_s': 3,
+                    {'method': arm, 'time_s': 3,
                      'relayed_bytes': None if arm == 'SABRE' else 50}
                     for arm in orchestrator_area.ARMS[1:]]}
         with tempfile.TemporaryDirectory() as folder:
@@ -214,7 +214,7 @@ class Areas(unittest.TestCase):
         self.assertTrue(page[2].startswith('| skew 0.1 | 1.010 | 1.500 |'))
         self.assertTrue(record.grid(relayed)[2].startswith(
             '| skew 0.1 | 10 % | 25 % |'))
-        plan['comparison'][2] = {'arm': 'RailS', 'not_served': 'uplinks'}
+        plan['comparison'][2] = {'method': 'RailS', 'not_served': 'uplinks'}
         with self.assertRaisesRegex(ValueError, 'RailS: uplinks'):
             orchestrator_area.values_of(plan)
 
