@@ -33,7 +33,7 @@ typedef struct mrail_moves {
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
     uint64_t hold_mask; /* slots whose lane is held for a request */
-    mrail_move_ask_t asks[MRAIL_MAX_SLOTS];
+    mrail_move_request_t requests[MRAIL_MAX_SLOTS];
     mrail_repath_t repath[]; /* one for each pair and direction */
 } mrail_moves_t;
 
@@ -127,32 +127,33 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
 /* Sends the request of a held lane. Returns 0, or -EAGAIN if no send buffer is
  * free. */
 static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot,
-                                     const mrail_move_ask_t *ask)
+                                     const mrail_move_request_t *request)
 {
-    return ask->is_back
-               ? mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK, ask->seq, slot)
-               : mrail_ctl_send_move(peer, ask->seq, slot, ask->like);
+    return request->is_back
+               ? mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK, request->seq,
+                                     slot)
+               : mrail_ctl_send_move(peer, request->seq, slot, request->like);
 }
 
 /* Continues with a held lane. Both locks held. */
 static MRAIL_CTL void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
                                            mrail_ns_t now_ns)
 {
-    mrail_move_ask_t *ask = &peer->moves->asks[slot];
+    mrail_move_request_t *request = &peer->moves->requests[slot];
     mrail_lane_t *lane = peer->lanes[slot];
     int is_same =
         mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) && lane->held;
 
-    switch (mrail_move_ask_next(ask, is_same && (lane->sched.inflight == 0),
-                                is_same, now_ns)) {
-    case MRAIL_MOVE_ASK_WAIT:
+    switch (mrail_move_request_next(
+        request, is_same && (lane->sched.inflight == 0), is_same, now_ns)) {
+    case MRAIL_MOVE_REQUEST_WAIT:
         break;
-    case MRAIL_MOVE_ASK_SEND:
-        if (mrail_move_send(peer, slot, ask) != -EAGAIN) {
-            mrail_move_ask_sent(ask, now_ns);
+    case MRAIL_MOVE_REQUEST_SEND:
+        if (mrail_move_send(peer, slot, request) != -EAGAIN) {
+            mrail_move_request_sent(request, now_ns);
         }
         break;
-    case MRAIL_MOVE_ASK_RELEASE:
+    case MRAIL_MOVE_REQUEST_RELEASE:
         peer->moves->hold_mask &= ~(1ull << slot);
         if (lane != NULL) {
             lane->held = 0;
@@ -176,14 +177,15 @@ static MRAIL_CTL void mrail_move_request(mrail_peer_t *peer, unsigned slot,
                                          unsigned like, int is_back,
                                          mrail_ns_t now_ns)
 {
-    mrail_move_ask_t *ask = &peer->moves->asks[slot];
+    mrail_move_request_t *request = &peer->moves->requests[slot];
 
     if (is_back) {
-        mrail_move_ask_back(ask, now_ns);
+        mrail_move_request_back(request, now_ns);
     } else {
-        mrail_move_ask(ask, ++peer->engine->ctl_seq, (uint16_t)like, now_ns);
+        mrail_move_request_begin(request, ++peer->engine->ctl_seq,
+                                 (uint16_t)like, now_ns);
     }
-    if (ask->state == MRAIL_MOVE_ASK_DRAINS) {
+    if (request->state == MRAIL_MOVE_REQUEST_DRAINS) {
         peer->lanes[slot]->held = 1;
         peer->moves->hold_mask |= 1ull << slot;
         mrail_move_poll_hold(peer, slot, now_ns);

@@ -75,8 +75,8 @@ typedef struct mrail_counters {
 typedef enum mrail_armed {
     MRAIL_ARMED_NOT, /* the iface does not sleep */
     MRAIL_ARMED_OWN, /* the iface's own events wake it */
-    MRAIL_ARMED_ANY  /* its own events and those that may make room to send
-                      * wake it */
+    MRAIL_ARMED_ANY  /* its own events wake it, and events after which it may
+                      * send again */
 } mrail_armed_t;
 
 struct mrail_iface {
@@ -94,7 +94,7 @@ struct mrail_iface {
     mrail_list_t done;       /* mrail_done_t for this iface */
     unsigned num_called;     /* number of callbacks made */
 
-    int epoll_fd;          /* -1: no descriptor was requested */
+    int epoll_fd;          /* -1 if no descriptor was requested */
     int wake_fd;           /* eventfd in the epoll set */
     mrail_armed_t armed;   /* atomic; the thread that causes an event writes
                             * wake_fd */
@@ -116,8 +116,8 @@ struct mrail_ep {
     int cancelled;        /* by mrail_ep_cancel() */
 };
 
-/* Schedules the call of ep_failed() for the endpoint, unless it was made
- * already. Data-path lock held. */
+/* Schedules the call of ep_failed() for the endpoint, unless it has already
+ * been called. Data-path lock held. */
 static inline void mrail_ep_report_failed(mrail_ep_t *ep)
 {
     if (!ep->failure_reported && mrail_list_empty(&ep->failed_list)) {
@@ -126,8 +126,8 @@ static inline void mrail_ep_report_failed(mrail_ep_t *ep)
 }
 
 /* Returns the result of operations on a failed endpoint. It is -EAGAIN until
- * the error callback has run: the callback reports the reason, and an MPI
- * library ends the job at the first error. */
+ * the error callback has run. The callback reports the reason, and an MPI
+ * library aborts the job at the first error. */
 static inline int mrail_ep_error(const mrail_ep_t *ep)
 {
     return ep->failure_reported ? ep->failed : -EAGAIN;
@@ -136,7 +136,7 @@ static inline int mrail_ep_error(const mrail_ep_t *ep)
 /* A peer that was freed. */
 typedef struct mrail_departed {
     uint64_t id;
-    int status; /* -errno: the reason of its failure */
+    int status; /* -errno with which it failed */
 } mrail_departed_t;
 
 struct mrail_engine {
@@ -200,20 +200,20 @@ struct mrail_engine {
     int error_pending;    /* atomic: a peer has failed, or a lane must be
                            * evicted */
     /* Atomic: stack, linked by check_next, of the peers that error_pending
-     * concerns. Holders of either lock push; the holder of both takes all. */
+     * concerns. Holders of either lock push entries; the holder of both locks
+     * removes all of them. */
     mrail_peer_t *check_first;
     unsigned num_changes; /* atomic: count of lanes that came up and peers
                            * that failed */
 
     /* ---- control ---- */
     pthread_mutex_t ctl_lock;
-    int ctl_wanted; /* atomic: number of threads waiting
-                                          * for ctl_lock */
+    int ctl_wanted; /* atomic: number of threads that wait for ctl_lock */
     mrail_hash_t peers_by_id;
-    mrail_list_t peers;  /* all peers; for the start and the end of the engine,
-                          * and for events of a whole rail */
+    mrail_list_t peers;  /* all peers; traversed when the engine starts or
+                          * closes, and for events of a whole rail */
     mrail_list_t work;   /* peers that the control thread visits in its next
-                          * turn */
+                          * iteration */
     mrail_heap_t timers; /* peers by the time of their next visit */
     /* Known peers, ordered by the time of their next keepalive. All have the
      * same interval, so a peer is always appended. */
@@ -238,9 +238,9 @@ struct mrail_engine {
     mrail_ns_t evict_search_ns; /* time of the last search for lanes to evict */
     unsigned evict_next;        /* index of the lane at which the next search
                                  * begins */
-    /* qp_serial of the last lane that must be evicted; 0: none */
+    /* qp_serial of the last lane that must be evicted; 0 if none */
     uint64_t evict_serial;
-    unsigned num_further; /* lanes with a QP, without the first lane of each
+    unsigned num_further; /* lanes with a QP, excluding the primary lane of each
                            * peer */
     unsigned num_qps;
     uint64_t qp_serial; /* number of QPs created */
@@ -249,9 +249,9 @@ struct mrail_engine {
     unsigned recall_next;
     uint32_t ctl_seq;
     uint16_t epoch;     /* last requested lane epoch, divided by two */
-    unsigned next_base; /* rotates the rail of first lanes */
+    unsigned next_base; /* rotates the rail of primary lanes */
     int budget_warned;
-    struct mrail_page_file *page; /* telemetry page; NULL: none */
+    struct mrail_page_file *page; /* telemetry page, or NULL */
     pthread_t thread;
     int event_fd;
     int epoll_fd;
