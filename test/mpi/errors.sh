@@ -21,7 +21,7 @@ run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
         env UCX_MRAIL_MAX_QPS=5 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
     expect_run 'fewer QPs than peers' failure \
-        'UCX_MRAIL_MAX_QPS=4 does not suffice.*number of processes in the job' \
+        'UCX_MRAIL_MAX_QPS=4 is too small.*number of processes in the job' \
         env UCX_MRAIL_MAX_QPS=4 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
     expect_run 'UCX_NET_DEVICES that excludes mrail' failure \

@@ -1,8 +1,8 @@
 /*
  * Measures the rates of the lanes on a pair of rails, and moves the lane that
- * orchestrator/repath.h chooses. The end that reads with GETs requests the move
- * from the other end, which controls the port. A lost request does no harm,
- * because the evidence recurs if the lane stays slow.
+ * orchestrator/repath.h chooses. An end that reads with GETs requests the move
+ * from the other end, which controls the port. A lost request does no harm: if
+ * the lane stays slow, a later measurement leads to another request.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -89,7 +89,7 @@ static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
 
         if ((lane == NULL) || (lane->work[direction].busy_ns <
                                moves->before[slot][direction].busy_ns)) {
-            continue; /* no lane, or a new one */
+            continue; /* no lane, or a new lane */
         }
         work.bytes =
             lane->work[direction].bytes - moves->before[slot][direction].bytes;
@@ -124,8 +124,8 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                : 0;
 }
 
-/* Sends the request of a held lane. Returns 0, or -EAGAIN if no send buffer is
- * free. */
+/* Sends the request of a held lane. Returns 0 or -errno; -EAGAIN means that no
+ * send buffer is free. */
 static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot,
                                      const mrail_move_request_t *request)
 {
@@ -215,7 +215,7 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                ? first + move.other * peer->num_pairs
                : MRAIL_MOVE_RANDOM;
     if (peer->lanes[slot] == NULL) {
-        return; /* the lane whose new port was being tested has ended */
+        return; /* the lane has ended while its new port was being tested */
     }
     is_back = (move.target == MRAIL_REPATH_BACK);
     if (direction == MRAIL_OP_GET) {
@@ -248,8 +248,8 @@ static MRAIL_CTL void mrail_move_compare(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (window_ns < MRAIL_MOVE_WINDOW) {
         return;
     }
-    /* A window of twice the normal length includes a pause, so it is not
-     * compared. */
+    /* Windows of at least twice the normal length include a pause, so they are
+     * not compared. */
     for (unsigned first = 0;
          (first < peer->num_pairs) && (window_ns < 2 * MRAIL_MOVE_WINDOW);
          ++first) {
