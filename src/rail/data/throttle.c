@@ -3,13 +3,14 @@
  *
  * This file collects the bytes queued for all peers, and
  * rail/proto/fair_share.h divides them. A throttled lane is temporarily
- * unusable. There is no per-lane state, because the busy peers and their rails
- * are collected anew in every period.
+ * unusable. There is no per-lane state, because every period collects the busy
+ * peers and their rails again.
  */
 #include "config.h"
 #include "rail/data/throttle.h"
 
-_Static_assert(MRAIL_MAX_RAILS <= MRAIL_FAIR_SHARE_RAILS, "rails of a share");
+_Static_assert(MRAIL_MAX_RAILS <= MRAIL_FAIR_SHARE_RAILS,
+               "a fair share must cover all rails");
 
 static uint32_t throttle_rails(const mrail_peer_t *peer)
 {
