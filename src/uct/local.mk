@@ -14,7 +14,7 @@ libuct_mrail_la_SOURCES = \
     src/uct/mrail_shim.c src/uct/mrail_shim.h \
     src/uct/mrail_direct.h src/uct/mrail_rails.h \
     src/uct/mrail_tls.h
-# UCX loads only modules with the suffix of its own libraries, .so.0
+# UCX loads only modules with the same suffix as its own libraries, .so.0
 libuct_mrail_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,nodelete
 libuct_mrail_la_LIBADD = $(UCP_LIBS) -ldl
 

@@ -25,7 +25,7 @@ run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
         env UCX_MRAIL_MAX_QPS=4 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
     expect_run 'UCX_NET_DEVICES that excludes mrail' failure \
-        'UCX_NET_DEVICES=mlx5_0:1 leaves its device out: add mrail:1' \
+        'UCX_NET_DEVICES=mlx5_0:1 excludes its device; add mrail:1' \
         env UCX_NET_DEVICES=mlx5_0:1 $run -- "$program"
     expect_run 'segments of different sizes' failure \
         'UCX_MRAIL_SEG_SIZE=1[26][0-9]*, but this process uses 1[26]' \
