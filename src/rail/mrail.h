@@ -1,26 +1,24 @@
 /*
- * The engine: all NIC ports ("rails") of this process as one transport. It
- * uses libibverbs, but neither UCX nor MPI.
+ * The engine: all NIC ports ("rails") of this process as one transport. It uses
+ * libibverbs, but neither UCX nor MPI.
  *
  * A process has one engine, opened by reference. A user (a UCT interface, a
- * collective component) creates an `mrail_iface` on it. Endpoints of all
- * ifaces to the same peer process share the lanes of that peer.
+ * collective component) creates an `mrail_iface` on it. Endpoints of all ifaces
+ * to the same peer process share the lanes of that peer.
  *
  * Threads: the user serialises calls on one iface, its endpoints and their
- * operations. Calls on different ifaces may run on different threads.
- * Callbacks of an iface run only inside mrail_iface_progress() of that iface,
- * or inside mrail_iface_destroy(). They never run on the control thread, which
- * handles control messages, timers and asynchronous events.
+ * operations. Calls on different ifaces may run on different threads. Callbacks
+ * of an iface run only inside mrail_iface_progress() of that iface, or inside
+ * mrail_iface_destroy(). They never run on the control thread, which handles
+ * control messages, timers and asynchronous events.
  *
- * Errors: functions return 0 or -errno. -EAGAIN always means that nothing
- * happened, and that the caller should retry after progress. -EINPROGRESS means
- * that the completion callback will run. Once the engine has given up a peer,
- * all operations to it, new or in flight, fail with one of these values:
+ * Errors: functions return 0 or -errno. -EAGAIN always means that the call had
+ * no effect, and that the caller should retry after progress. -EINPROGRESS
+ * means that the completion callback will run. Once the engine has given up a
+ * peer, all operations to it, new or in flight, fail with one of these values:
  *
- *   -ETIMEDOUT     unreachable
- *   -ECONNREFUSED  the peer refused the connection
- *   -ESHUTDOWN     the peer has shut down
- *   -ENOMEM, -EIO, -ECONNRESET
+ *   -ETIMEDOUT     unreachable -ECONNREFUSED  the peer refused the connection
+ *   -ESHUTDOWN     the peer has shut down -ENOMEM, -EIO, -ECONNRESET
  */
 #ifndef MRAIL_RAIL_MRAIL_H
 #define MRAIL_RAIL_MRAIL_H
@@ -134,7 +132,7 @@ void mrail_engine_query(const mrail_engine_t *engine,
 void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
                              mrail_rail_attr_t *attr_p);
 
-/* The present state of a rail. Rates are in bytes per second. */
+/* The current state of a rail. Rates are in bytes per second. */
 typedef struct mrail_rail_now {
     unsigned index; /* index of the rail in the engine */
     uint64_t subnet;
@@ -179,7 +177,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p);
  * ranges, so the range may extend up to 63 bytes beyond an allocation of device
  * memory; the function ignores these bytes.
  *
- * Returns 0, or with nothing left registered:
+ * Returns 0, or one of these errors, after which no rail has a registration:
  *   -EFAULT, -ERANGE  see mrail_cuda_recognise()
  *   -EOPNOTSUPP       managed memory, or device memory that NICs cannot access
  *   other             -errno of ibv_reg_mr(3)
@@ -300,7 +298,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
 
 /*
  * Remote memory access. Only a fence orders operations. Buffered forms return 0
- * or the packed length; the others return -EINPROGRESS. Every length >= 0 is
+ * or the packed length; other forms return -EINPROGRESS. Every length >= 0 is
  * legal; comp may be NULL. The key must remain valid until the operation
  * completes; in buffered forms, only until the call returns.
  */

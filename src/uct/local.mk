@@ -54,14 +54,14 @@ if HAVE_UCX
 	@echo "  transport for UCX $(UCX_VERSION):"
 	@echo "    $(ucxdir)/libuct_mrail.so.0"
 else
-	@echo "  The UCX transport was left out; configure said why."
+	@echo "  The UCX transport was not built; see the output of configure."
 endif
 if HAVE_OMPI
 	@echo "  Open MPI $(OMPI_VERSION) components:"
 	@echo "    $(ompicomponentdir)"
 	@echo "    (Open MPI's own: $(OMPI_SYSTEM_COMPONENTS))"
 else
-	@echo "  The Open MPI components were left out; configure said why."
+	@echo "  The Open MPI components were not built; see the output of configure."
 endif
 if HAVE_UCX
 	@echo "To use it:"

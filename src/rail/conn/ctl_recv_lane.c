@@ -120,8 +120,8 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_lane_t *lane,
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
-        /* The peer has sent a newer request, so it has given up the one that
-         * this end accepted. */
+        /* The peer has sent a newer request, so it has given up the request
+         * that this end accepted. */
         mrail_lane_event(lane, MRAIL_LANE_EV_SUPERSEDED, "requested again");
         mrail_ctl_put_off(lane->peer, msg);
     } else {

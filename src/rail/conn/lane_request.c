@@ -166,7 +166,8 @@ static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
     return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
 }
 
-/* Creates the QP of a lane and requests the other end. Returns 0 or -errno. */
+/* Creates the QP of a lane, and requests the lane from the peer. Returns 0 or
+ * -errno. */
 static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;

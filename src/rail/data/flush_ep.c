@@ -106,8 +106,8 @@ static int mrail_peer_is_flushed(mrail_peer_t *peer)
            mrail_list_empty(&peer->flushes_pending);
 }
 
-/* Adds the peer to the group. Returns 1 on success, 0 if there is nothing to
- * wait for, or -EAGAIN. */
+/* Adds the peer to the group. Returns 1 on success, 0 if the peer has no
+ * pending work, or -EAGAIN. */
 static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
                                        mrail_flush_group_t *group)
 {

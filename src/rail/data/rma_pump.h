@@ -11,7 +11,8 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
  * it can be called at every poll. */
 void mrail_rma_poll(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
-/* Sets for each lane in use whether it may take a chunk now. */
+/* Sets `usable` for each lane in use, depending on whether it can accept a
+ * chunk now. */
 void mrail_rma_mark_usable(mrail_peer_t *peer) MRAIL_DATA;
 
 #endif

@@ -89,8 +89,9 @@ static int throttle_has_under_way(const mrail_peer_t *peer)
     return 0;
 }
 
-/* A peer with nothing in flight is not throttled. This process may sleep until
- * the next completion, and without work in flight there may be none. */
+/* A peer without work in flight is not throttled, because this process may
+ * sleep until the next completion, and there may be no other work to
+ * complete. */
 void mrail_throttle_mark(mrail_peer_t *peer,
                          const mrail_fair_share_t *fair_share)
 {

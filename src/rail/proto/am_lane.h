@@ -57,7 +57,7 @@ typedef struct mrail_am_lane {
     uint16_t recall_received; /* value of received at the last search for idle
                                * credits */
     uint8_t recall_due;       /* the peer must return idle credits */
-    uint8_t was_recalled;     /* nothing was received since the last RECALL */
+    uint8_t was_recalled;     /* no messages since the last RECALL */
     uint8_t updates; /* credit-only messages since the window last grew */
     uint32_t length; /* bytes of the last received message */
     unsigned window; /* receive buffers for the peer's messages; 0 if the lane
@@ -154,7 +154,7 @@ int mrail_am_lane_growth(const mrail_am_lane_t *am, const mrail_am_pool_t *pool,
 void mrail_am_lane_grow(mrail_am_lane_t *am, unsigned count);
 
 /* Visits the lane in a search for idle credits. Returns 1 if the peer must
- * return them: it has sent nothing since the previous search. */
+ * return them, because it has not sent a message since the previous search. */
 int mrail_am_lane_is_idle(mrail_am_lane_t *am);
 
 /* Requests the idle credits, at most once until another message arrives. */

@@ -75,9 +75,9 @@ void mrail_am_stream_init(mrail_am_stream_t *stream);
 /*
  * Returns 1 if the lane has a credit for a new message. The last credit is
  * reserved for replayed messages: messages that wait for a missing one may
- * occupy all other credits, and the missing one must still get through. A new
- * message may take the last credit if all unacknowledged messages are on this
- * lane, because its QP delivers them in order.
+ * occupy all other credits, and the sender must still be able to replay the
+ * missing one. A new message may use the last credit if all unacknowledged
+ * messages are on this lane, because its QP delivers them in order.
  */
 static inline int mrail_am_stream_may_send(const mrail_am_stream_t *stream,
                                            const mrail_am_lane_t *lane)

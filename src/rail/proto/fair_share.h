@@ -76,7 +76,7 @@ double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,
                                unsigned num_rails);
 
-/* The present state of a rail in one direction. */
+/* The current state of a rail in one direction. */
 typedef struct mrail_fair_share_rail {
     uint64_t rate;  /* measured rate, bytes per second; 0 if unknown */
     uint64_t moved; /* total number of bytes */

@@ -24,7 +24,7 @@
 
 typedef enum mrail_health_state {
     MRAIL_HEALTH_UP,
-    MRAIL_HEALTH_SUSPECT, /* gets no new work until it answers */
+    MRAIL_HEALTH_SUSPECT, /* carries no new work until it answers */
     MRAIL_HEALTH_DOWN,    /* the port is down; only earlier requests complete */
     MRAIL_HEALTH_RETIRED, /* the QP was given up; the path backs off */
     MRAIL_HEALTH_PROBING, /* returns if it answers a probe */
@@ -36,10 +36,10 @@ typedef enum mrail_health_event {
     MRAIL_HEALTH_PORT_UP,
     MRAIL_HEALTH_RAIL_DOWN,   /* the local rail no longer carries traffic;
                                * applies to all paths of the rail */
-    MRAIL_HEALTH_STALLED,     /* work is outstanding, and nothing completes */
+    MRAIL_HEALTH_STALLED,     /* work is outstanding, but does not complete */
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */
-    MRAIL_HEALTH_QP_STALLED,  /* nothing completed for a long time, while
-                               * other lanes made progress */
+    MRAIL_HEALTH_QP_STALLED,  /* no completions for a long time, while other
+                               * lanes made progress */
     MRAIL_HEALTH_CQE_ERROR,   /* requests came back with an error */
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
     MRAIL_HEALTH_PROBE_REPLY, /* a probe was answered; after PORT_DOWN, only

@@ -18,7 +18,7 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_UP,
     MRAIL_LANE_EVICT_WANTED,    /* this end evicts the lane once it is idle */
     MRAIL_LANE_EVICT_REQUESTED, /* as EVICT_WANTED, but the peer requests it */
-    MRAIL_LANE_LEAVING,         /* takes no new work */
+    MRAIL_LANE_LEAVING,         /* accepts no new work */
     MRAIL_LANE_LEAVING_REQUESTED,
     MRAIL_LANE_DRAINING, /* released, with requests in flight */
     MRAIL_LANE_DRAINING_REQUESTED,
@@ -27,7 +27,7 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_REAPING,   /* both ends have released it */
     MRAIL_LANE_CLOSING,   /* the QP is in the error state */
     MRAIL_LANE_CLOSED,    /* no more messages can arrive at this end */
-    MRAIL_LANE_CONFIRMED, /* CLOSING, and nothing can arrive at the peer */
+    MRAIL_LANE_CONFIRMED, /* CLOSING, and the peer has closed its end */
     MRAIL_LANE_BOTH_CLOSED,
     MRAIL_LANE_FAILED, /* the peer was given up */
     MRAIL_LANE_STATES
@@ -37,7 +37,7 @@ typedef enum mrail_lane_state {
 #define MRAIL_LANE_LEADS 0x01u     /* leads to the peer, or soon will */
 #define MRAIL_LANE_CONNECTED 0x02u /* connected, as far as this end knows */
 #define MRAIL_LANE_IN_USE 0x04u    /* progress threads may use the lane */
-#define MRAIL_LANE_NO_WORK 0x08u   /* the lane takes no new work */
+#define MRAIL_LANE_NO_WORK 0x08u   /* the lane accepts no new work */
 #define MRAIL_LANE_REQUESTED 0x10u /* the peer's EVICT awaits an answer */
 #define MRAIL_LANE_OUT 0x20u       /* released: sends no replies */
 #define MRAIL_LANE_WAITS 0x40u     /* the control thread repeats a message */

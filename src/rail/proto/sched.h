@@ -8,9 +8,9 @@
  * last.
  *
  * With port rules, the uplink of each lane is known, and the lanes of a peer
- * load their uplinks equally. A lane takes no chunk while it is more than half
- * a chunk ahead of the lane with the fewest bytes. This bound does not apply if
- * the rates differ so much that a lane must be faulty.
+ * load their uplinks equally. A lane accepts no chunk while it is more than
+ * half a chunk ahead of the lane with the fewest bytes. This bound does not
+ * apply if the rates differ so much that a lane must be faulty.
  */
 #ifndef MRAIL_RAIL_SCHED_H
 #define MRAIL_RAIL_SCHED_H
@@ -32,7 +32,7 @@ typedef struct mrail_sched_lane {
                                 * assigned to the lane since the peer's lanes
                                 * changed */
     uint64_t quota_taken;      /* bytes of those chunks that had a quota */
-    int usable;                /* the lane may take a chunk now */
+    int usable;                /* the lane can accept a chunk now */
 } mrail_sched_lane_t;
 
 typedef struct mrail_sched_params {

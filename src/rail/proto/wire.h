@@ -78,7 +78,7 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_LANE_READY = 5, /* the lane may be used */
     MRAIL_CTL_PROBE = 6,      /* liveness check over this path */
     MRAIL_CTL_PROBE_REP = 7,
-    MRAIL_CTL_EVICT = 8,      /* take the lane out of use */
+    MRAIL_CTL_EVICT = 8,      /* release the lane */
     MRAIL_CTL_CONFIRM = 9,    /* answers EVICT or FAIL: this many AMs arrived
                                * on the lane */
     MRAIL_CTL_FAIL = 10,      /* the lane has failed; close it as well */

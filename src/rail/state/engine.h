@@ -181,7 +181,7 @@ struct mrail_engine {
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_ring_t ring;         /* the trace ring; see state/record.h */
-    mrail_ring_t idle_ring;    /* the trace ring while nothing is recorded */
+    mrail_ring_t idle_ring;    /* the trace ring while recording is off */
     mrail_counters_t counters; /* ctl_* counters: under the control lock;
                                 * others: under the data-path lock */
     unsigned num_events;       /* events of this progress call */

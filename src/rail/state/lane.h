@@ -129,8 +129,8 @@ struct mrail_lane {
     unsigned still_limit; /* value of `still` that makes the path suspect */
     uint64_t stalled_ns;  /* total time with work outstanding and no
                            * completion */
-    uint64_t idle_ns;     /* total time with nothing outstanding while
-                           * another lane worked */
+    uint64_t idle_ns;     /* total time without outstanding work while another
+                           * lane worked */
 
     /* Flags besides the state. Each may change in several states, or outlives a
      * state. Owner: control, unless noted otherwise. */
@@ -139,7 +139,7 @@ struct mrail_lane {
     uint8_t last_read;    /* data: the last request of an eviction is posted */
     uint8_t drained;      /* data: the last request of a QP in the error state
                            * is posted */
-    uint8_t last_wqe;     /* atomic: the device takes no more receive buffers */
+    uint8_t last_wqe;     /* atomic: the QP uses no more receive buffers */
     uint8_t confirm_wanted; /* the peer's FAIL awaits an answer */
     uint8_t greeted;        /* HELLO was sent, LANE_REQ must still follow it */
 

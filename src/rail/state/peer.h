@@ -225,7 +225,7 @@ struct mrail_peer {
                          * be in use */
 
     int stall_checking;       /* the peer is in engine->stalling */
-    unsigned quiescent_ticks; /* consecutive checks with nothing in flight */
+    unsigned quiescent_ticks; /* consecutive checks without work in flight */
     mrail_list_t stalling;    /* entry in engine->stalling */
     mrail_ns_t stall_ns;      /* time of the last check; 0 if there was none */
 
