@@ -185,7 +185,7 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
     mrail_log(__atomic_exchange_n(&rail->failing, 1, __ATOMIC_RELAXED)
                   ? MRAIL_LOG_DEBUG
                   : MRAIL_LOG_WARN,
-              "%s:%u: the rail no longer carries traffic (%s); other rails "
+              "%s:%u: the rail no longer carries traffic (%s); the other rails "
               "take over its work",
               rail->attr.device, rail->attr.port, cause);
 }

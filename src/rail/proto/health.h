@@ -38,7 +38,7 @@ typedef enum mrail_health_event {
                                * applies to all paths of the rail */
     MRAIL_HEALTH_STALLED,     /* work is outstanding, but does not complete */
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */
-    MRAIL_HEALTH_QP_STALLED,  /* no completions for a long time, while other
+    MRAIL_HEALTH_QP_STUCK,    /* no completions for a long time, while other
                                * lanes made progress */
     MRAIL_HEALTH_CQE_ERROR,   /* requests came back with an error */
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
