@@ -72,8 +72,8 @@ typedef struct mrail_rail_attr {
     int has_dmabuf; /* the device accepts dma-bufs */
 } mrail_rail_attr_t;
 
-/* Writes "192.0.2.1" for a mapped IPv4 address, otherwise the IPv6 form. size:
- * at least INET6_ADDRSTRLEN. */
+/* Writes "192.0.2.1" for a mapped IPv4 address, otherwise the IPv6 form. `size`
+ * must be at least INET6_ADDRSTRLEN. */
 void mrail_gid_text(const uint8_t gid[16], char *text, size_t size);
 
 typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
@@ -152,9 +152,9 @@ typedef struct mrail_rail_now {
 /*
  * Fills in the rails of this process's engine, sorted by subnet, at most
  * MRAIL_MAX_RAILS. Returns their number, or 0 if no engine is open. Any thread
- * may call it, but not from inside mrail_engine_open() or mrail_engine_close(),
- * because it waits for these. Queries `speed` from the device at most once
- * every 100 ms.
+ * may call it, but not from within mrail_engine_open() or mrail_engine_close(),
+ * because it waits until these have returned. Queries `speed` from the device
+ * at most once every 100 ms.
  */
 unsigned mrail_rails_now(mrail_rail_now_t *rails);
 
@@ -363,9 +363,9 @@ int mrail_ep_get_quota(mrail_ep_t *ep, const mrail_iov_t *iov,
 int mrail_ep_set_uplinks(mrail_ep_t *ep, unsigned rail, const double *uplinks,
                          unsigned count);
 
-/* Later operations of the endpoint (iface: of all its endpoints) become
- * visible at the target after all earlier PUTs, over all rails. Returns 0 or
- * -EAGAIN. */
+/* Order operations of the endpoint, or of all endpoints of the iface: later
+ * operations become visible at the target after all earlier PUTs, over all
+ * rails. Return 0 or -EAGAIN. */
 int mrail_ep_fence(mrail_ep_t *ep);
 int mrail_iface_fence(mrail_iface_t *iface);
 

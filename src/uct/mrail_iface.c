@@ -165,8 +165,8 @@ static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
     if (status != UCS_OK) {
         return status;
     }
-    /* The older protocols request only the sender's overheads. The newer ones
-     * add the copies themselves. */
+    /* The older protocols of UCP request only the sender's overheads. The newer
+     * protocols add the cost of copies themselves. */
     if (attr->field_mask & newer) {
         limit_overheads(attr, iface->overhead_s);
     }

@@ -39,7 +39,7 @@ mrail_ns_t mrail_peer_next_keepalive(const mrail_engine_t *engine,
  * no pending work. */
 void mrail_peer_activate(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Stores the peer's rails and pairs them with the local ones. */
+/* Stores the peer's rails, and pairs them with the local rails. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 /* ---- Work of the control thread for a peer, and the failure of the peer
@@ -55,8 +55,8 @@ void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
  * held. */
 int mrail_ctl_may_connect(mrail_peer_t *peer);
 
-/* Lets another peer connect, because this one has connected or failed, or is
- * silent. */
+/* Allows another peer to connect, because this peer has connected or failed, or
+ * is silent. */
 void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Starts a liveness check of the peer's control thread. The peer fails if no
@@ -244,7 +244,7 @@ void mrail_lane_destroy_qp(mrail_lane_t *lane) MRAIL_CTL;
  * remains, because messages and statistics may refer to it. */
 void mrail_lane_end(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Ends and frees the lane, which must have nothing in flight. If the lane was
+/* Ends and frees the lane, which must not have work in flight. If the lane was
  * ever connected, the data-path lock must be held as well. */
 void mrail_lane_release(mrail_lane_t *lane) MRAIL_BOTH;
 
@@ -342,7 +342,7 @@ void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
  * ever come up, the lane also moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
 
-/* Handles a failure to connect the QP, because its port is gone or the QP is in
+/* Handles a failure to connect the QP, because its port is down or the QP is in
  * the error state. Notifies the peer, whose end is already connected, that the
  * lane has failed. If no lane to the peer has ever come up, requests the lane
  * again instead. */
@@ -462,7 +462,8 @@ int mrail_own_port_answer(mrail_peer_t *peer, unsigned slot, uint32_t seq,
 
 /* ---- Errors of whole rails, and outages (rail_error.c) ---- */
 
-/* Requests the failover of all lanes of the rail, whose device is gone. */
+/* Requests the failover of all lanes of the rail, which has permanently
+ * failed. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause) MRAIL_CTL;
 

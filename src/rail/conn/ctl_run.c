@@ -22,7 +22,7 @@
 /* Time limit for sending BYE, for all peers together. */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
 
-/* Interval of EVICTs if the peer has left the first ones unanswered. */
+/* Interval of EVICTs if the peer has not answered the first of them. */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)
 
 /* Returns the number of repeats that fill the peer timeout. */
@@ -414,7 +414,8 @@ static MRAIL_CTL unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
 }
 
 /* Sends BYE to all peers. A rail without send buffers delays only its own
- * messages. It may be dead and never free one, so the time is limited. */
+ * messages. The time is limited, because the device of the rail may be dead and
+ * never return a buffer. */
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;

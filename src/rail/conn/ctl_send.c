@@ -139,7 +139,7 @@ int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 }
 
 /* A repeated request is answered from the next source port, because the uplink
- * of the last one may drop replies. */
+ * of the last port may drop replies. */
 unsigned mrail_ctl_reply_way(const mrail_peer_t *peer)
 {
     return peer->reply_way +

@@ -90,7 +90,7 @@ void mrail_lane_drain(mrail_lane_t *lane)
         lane->drained = 0;
         /* If the device accepts no requests in this state, it still completes
          * chunks, which are all signalled. Unsignalled requests access only
-         * engine memory, so they can be written off. */
+         * engine memory, so they can be treated as complete. */
         if (mrail_list_empty(&lane->flying)) {
             lane->sq_done = lane->sq_posted;
         }

@@ -228,7 +228,7 @@ static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-/* Handles a lack of QP budget: the peer does without the lane for a while. */
+/* Handles an exhausted QP budget: postpones the request for the lane. */
 static MRAIL_CTL void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
 {
     mrail_debug("peer %016llx: no QP for lane %u at present",

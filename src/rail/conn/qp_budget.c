@@ -75,8 +75,8 @@ static void mrail_evict_add(mrail_evict_search_t *search, mrail_lane_t *lane,
     search->lanes[at] = lane;
 }
 
-/* Continues where the last search ended. Visits a bounded number of lanes, so
- * the time does not depend on the number of peers. */
+/* Continues the search where the last one ended. Visits a bounded number of
+ * lanes, so its time does not depend on the number of peers. */
 static void mrail_evict_search(mrail_engine_t *engine, int hard,
                                mrail_evict_search_t *search)
 {

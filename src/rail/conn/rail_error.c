@@ -249,7 +249,8 @@ static mrail_ns_t mrail_rail_next_check(const mrail_engine_t *engine,
     if (rail->sample_ns == 0) {
         return now_ns + MRAIL_RAIL_PAUSE;
     }
-    /* If too few paths have been retired by then, only later ones count. */
+    /* After the time of the sample, no timer is needed, because the next
+     * retired path triggers a check. */
     return (now_ns < rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME)
                ? rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME
                : MRAIL_NS_NEVER;

@@ -61,7 +61,7 @@ static int mrail_lane_is_away(const mrail_lane_t *lane)
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
                            mrail_ns_t now_ns)
 {
-    (void)mrail_peer_num_up(peer); /* picks up lanes that came up */
+    (void)mrail_peer_num_up(peer); /* update the lanes in use */
     if (!flush->last_stage) {
         flush->last_stage = 1;
         /* Include slots on which another flush has posted a READ, because only

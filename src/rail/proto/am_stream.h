@@ -44,7 +44,7 @@ typedef struct mrail_am_arrival {
 typedef struct mrail_am_stream {
     /* messages of this end */
     uint32_t tx_next;         /* sequence number of the next message */
-    uint32_t tx_acked;        /* all earlier messages are at the peer */
+    uint32_t tx_acked;        /* all earlier messages have arrived */
     mrail_list_t unacked;     /* mrail_am_msg_t */
     mrail_list_t replay;      /* mrail_am_msg_t of failed lanes */
     uint64_t inflight;        /* bytes of unacknowledged messages */

@@ -40,7 +40,7 @@ typedef enum mrail_health_event {
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */
     MRAIL_HEALTH_QP_STUCK,    /* no completions for a long time, while other
                                * lanes made progress */
-    MRAIL_HEALTH_CQE_ERROR,   /* requests came back with an error */
+    MRAIL_HEALTH_CQE_ERROR,   /* requests completed with an error */
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
     MRAIL_HEALTH_PROBE_REPLY, /* a probe was answered; after PORT_DOWN, only
                                * later probes count */

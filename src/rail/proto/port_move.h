@@ -81,7 +81,7 @@ typedef struct mrail_move_request {
 typedef enum mrail_move_request_action {
     MRAIL_MOVE_REQUEST_WAIT,
     MRAIL_MOVE_REQUEST_SEND,   /* send the request; call _request_sent() */
-    MRAIL_MOVE_REQUEST_RELEASE /* the lane takes work again */
+    MRAIL_MOVE_REQUEST_RELEASE /* the lane may carry new work again */
 } mrail_move_request_action_t;
 
 /* Both functions hold the lane, unless mrail_move_request_back() has nothing to

@@ -1,7 +1,7 @@
 /*
- * Eviction of lanes; docs/architecture.md describes the protocol. Progress
- * threads decide whether a lane is idle, and reap it. A process that does not
- * call the library keeps its lanes until its next call.
+ * Eviction of lanes; docs/architecture.md describes the protocol. A progress
+ * thread decides whether a lane is idle, and reaps it. If the process does not
+ * call the library, the control thread does both.
  */
 #include "config.h"
 #include "rail/recovery/recovery.h"

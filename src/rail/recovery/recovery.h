@@ -57,8 +57,8 @@ mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine,
 
 /* ---- The end of a failed peer (peer_end.c) ---- */
 
-/* Frees a failed peer in the next progress call if its last endpoint is
- * gone. */
+/* Frees a failed peer in the next progress call if its last endpoint has been
+ * destroyed. */
 void mrail_peer_release(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Frees failed peers that are unused. Must be called outside all callbacks and

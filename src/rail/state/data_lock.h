@@ -22,7 +22,7 @@
 #include <pthread.h>
 
 #define MRAIL_DATA_LOCK_SHARED 1 /* permanent: several callers exist */
-/* The control thread holds or wants the lock. */
+/* The control thread holds the lock or waits for it. */
 #define MRAIL_DATA_LOCK_BORROWED 2
 
 typedef struct mrail_data_lock {
@@ -92,9 +92,9 @@ static inline int mrail_data_lock_is_borrowed(const mrail_data_lock_t *lock)
 }
 
 /* Returns 1 if another thread waits to enter. A mutex is not fair: a thread
- * that polls in a loop may keep retaking it for seconds before the thread that
- * it woke gets to run. A thread that only polls should therefore call this
- * function first, and yield. */
+ * that polls in a loop may retake it for seconds before the woken thread runs.
+ * A thread that only polls should therefore call this function first, and yield
+ * if it returns 1. */
 static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *lock)
 {
     return mrail_data_lock_is_shared(lock) &&

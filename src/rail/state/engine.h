@@ -1,12 +1,12 @@
 /*
  * Internal structures of the engine.
  *
- * Two roles access them. A progress thread holds the data-path lock. The
- * control thread holds ctl_lock; mrail_ep_create() and
- * mrail_peer_request_lanes() take it briefly. The control thread hands over
- * lanes and failures through atomics in mrail_peer_t and through
- * `error_pending`. It never accesses data fields. Lock order: data-path lock,
- * then ctl_lock.
+ * A progress thread accesses "data" fields under the data-path lock. The
+ * control thread accesses "control" fields under ctl_lock, which progress
+ * threads take only briefly. It hands over lanes and failures through atomics
+ * in mrail_peer_t and through `error_pending`. It accesses data fields only
+ * while it borrows the data-path lock. Lock order: data-path lock, then
+ * ctl_lock.
  */
 #ifndef MRAIL_RAIL_STATE_ENGINE_H
 #define MRAIL_RAIL_STATE_ENGINE_H
@@ -33,9 +33,9 @@
 #define MRAIL_TX_SMALL_AREA 448
 #define MRAIL_AM_SHORT_MAX 256 /* bytes of header + payload */
 /* Fixed time to process an active message, to which the time of a copy is
- * added. A message stays on the first lane if its time on the wire is shorter
- * than its processing. A single process cannot fill the rail with messages of
- * that size, and messages on one lane need no reordering. */
+ * added. A message stays on the primary lane if its time on the wire is shorter
+ * than its processing time. A single process cannot fill the rail with messages
+ * of that size, and messages on one lane need no reordering. */
 #define MRAIL_AM_COST_NS 300
 #define MRAIL_AM_COPY_RATE 10000000000ull /* bytes/s */
 #define MRAIL_AM_SPREAD_MIN 512           /* bytes */
@@ -187,7 +187,7 @@ struct mrail_engine {
     unsigned num_events;       /* events of this progress call */
     uint64_t total_events;     /* events since the engine opened */
     unsigned num_dead;         /* failed peers; written under both locks */
-    mrail_list_t ended;        /* failed peers that may no longer be in use */
+    mrail_list_t ended;        /* failed peers that are possibly unused */
     int reap_pending;          /* the list `ended` has entries */
     unsigned num_recovering;   /* number of recovering peers; atomic */
     mrail_list_t stalling;     /* peers whose lanes are checked for stalls */
@@ -219,7 +219,7 @@ struct mrail_engine {
      * same interval, so a peer is always appended. */
     mrail_list_t keepalives;
     mrail_list_t blocked; /* peers that wait for a send buffer */
-    /* Peers that wait until fewer others connect. */
+    /* Peers that wait until fewer peers connect. */
     mrail_list_t connect_queue;
     unsigned num_connecting; /* peers that connect now */
     unsigned num_peers;
@@ -298,9 +298,9 @@ static inline MRAIL_TAKES_CTL void mrail_ctl_lock(mrail_engine_t *engine)
     __atomic_fetch_sub(&engine->ctl_wanted, 1, __ATOMIC_RELAXED);
 }
 
-/* Takes ctl_lock under the data-path lock. No completion callback may run until
- * the unlock, because the user's callback may need the lock.
- * mrail_done_finish() asserts that it is not held. */
+/* Takes ctl_lock under the data-path lock. Completion callbacks must not run
+ * until the unlock, because the user's callback may need the lock.
+ * mrail_done_run() asserts that it is not held. */
 static inline MRAIL_DATA MRAIL_TAKES_CTL void
 mrail_data_ctl_lock(mrail_engine_t *engine)
 {
@@ -315,8 +315,8 @@ mrail_data_ctl_unlock(mrail_engine_t *engine)
     mrail_ctl_unlock(engine);
 }
 
-/* Returns NULL if the iface is gone. A later iface in the same entry has a
- * different id. */
+/* Returns the iface, or NULL if it has been destroyed. A later iface in the
+ * same entry has a different id. */
 static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
                                               uint16_t id)
 {

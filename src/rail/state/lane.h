@@ -93,8 +93,8 @@ struct mrail_lane {
     mrail_list_t rail_list; /* control: entry in rail->lanes while there is a
                              * QP */
     uint16_t index;         /* index in the engine's lane table */
-    uint32_t last_qpn; /* number of the last QP, for statistics; remains when
-                        * the QP ends */
+    uint32_t last_qpn; /* number of the last QP, for statistics; remains after
+                        * the QP is destroyed */
     uint16_t slot;     /* number among the peer's lanes */
     uint16_t epoch;    /* agreed by both ends; the initiator chooses it */
     uint16_t sport;
@@ -141,7 +141,7 @@ struct mrail_lane {
                            * is posted */
     uint8_t last_wqe;     /* atomic: the QP uses no more receive buffers */
     uint8_t confirm_wanted; /* the peer's FAIL awaits an answer */
-    uint8_t greeted;        /* HELLO was sent, LANE_REQ must still follow it */
+    uint8_t greeted;        /* HELLO was sent, and LANE_REQ must follow it */
 
     /* failover; see recovery/failover.c */
     mrail_list_t flying; /* data: mrail_chunk_t in flight */

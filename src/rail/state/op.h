@@ -33,7 +33,7 @@ typedef struct mrail_put {
     uint64_t ep_id;    /* 0 if the PUT must not be replayed, because it was
                      * rejected or its endpoint was cancelled */
     uint32_t sq_end;   /* lane->sq_posted after this PUT */
-    uint16_t iface;    /* id of its iface, which may be gone */
+    uint16_t iface;    /* id of its iface, which may have been destroyed */
     mrail_rkey_t rkey; /* copy: the caller may release its key */
 } mrail_put_t;
 

@@ -3,9 +3,9 @@
  * Endpoints of all ifaces share it.
  *
  * A progress call frees the peer with its lanes and address handles. Before
- * that, the peer must have left or been given up, its last endpoint must be
- * gone, and the devices must have returned all requests. The engine remembers
- * its id, because datagrams may arrive late.
+ * that, the peer must have shut down or failed, its last endpoint must have
+ * been destroyed, and the devices must have returned all requests. The engine
+ * remembers its id, because datagrams may arrive late.
  */
 #ifndef MRAIL_RAIL_STATE_PEER_H
 #define MRAIL_RAIL_STATE_PEER_H
@@ -75,7 +75,8 @@ typedef struct mrail_path {
     uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer, or 0 */
     mrail_handle_t handle;  /* handle for probes */
     unsigned handle_pair;   /* rail pair of `handle` */
-    unsigned stalls;        /* stalls that an answer disproved */
+    unsigned stalls;        /* recent stalls; each one allows more ticks before
+                             * the next suspicion */
     mrail_ns_t stall_ns;    /* time of the last stall */
     mrail_ns_t patience_ns; /* time allowed for an answer on a path that is
                              * slow but works; see recovery/stall_detect.c */
@@ -130,7 +131,7 @@ struct mrail_peer {
     unsigned num_slots;  /* total number of lanes to request; 0 if unknown */
     unsigned slot_limit; /* number of slots; the arrays have one entry for
                           * each */
-    unsigned requested_slots; /* 0, 1 or num_slots */
+    unsigned requested_slots; /* lanes of the slots below this are requested */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
     uint64_t no_room_mask;    /* slots that must not be requested before
@@ -221,8 +222,8 @@ struct mrail_peer {
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
     int dead; /* 1 while it fails and the devices hold requests; 2: failed */
     mrail_list_t eps;
-    mrail_list_t ended; /* entry in engine->ended while the peer may no longer
-                         * be in use */
+    mrail_list_t ended; /* entry in engine->ended while the peer is possibly
+                         * unused */
 
     int stall_checking;       /* the peer is in engine->stalling */
     unsigned quiescent_ticks; /* consecutive checks without work in flight */
@@ -230,8 +231,8 @@ struct mrail_peer {
     mrail_ns_t stall_ns;      /* time of the last check; 0 if there was none */
 
     mrail_am_stream_t am; /* active messages in both directions */
-    uint32_t am_spread;   /* smallest length in bytes of an AM that may leave
-                           * the first lane */
+    uint32_t am_spread;   /* smallest length in bytes of an AM that may use
+                           * another lane than the primary lane */
 
     uint64_t op_next;   /* id of the next RMA operation, starting at 1 */
     mrail_list_t ops;   /* incomplete mrail_op_t, by id */

@@ -77,7 +77,7 @@ static void find_driver(struct ibv_context *ctx, const char *device,
 /* ---- The sample QP ---- */
 
 typedef struct sample {
-    mrail_rail_t rail; /* without an SRQ and a control channel */
+    mrail_rail_t rail; /* without SRQ and control channel */
     const uint8_t *gid;
 } sample_t;
 

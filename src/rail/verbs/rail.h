@@ -2,8 +2,8 @@
  * A rail: an open port of a verbs device, with the resources that its lanes
  * share (PD, CQ, SRQ) and the UD QP of the control channel.
  *
- * The data-path lock protects the CQ and the SRQ. The control lock protects
- * the UD QP, its CQ and the address handles.
+ * The data-path lock protects the CQ. The control lock protects the UD QP, its
+ * CQ and the address handles. Posts to the SRQ require either lock.
  */
 #ifndef MRAIL_RAIL_VERBS_RAIL_H
 #define MRAIL_RAIL_VERBS_RAIL_H
@@ -37,7 +37,7 @@ typedef struct mrail_rx_block {
     struct ibv_mr *mr;
     void *base;
     size_t size; /* bytes */
-    size_t used; /* bytes that are buffers */
+    size_t used; /* bytes already divided into buffers */
 } mrail_rx_block_t;
 
 /* A received datagram that waits for its handler. */
@@ -242,9 +242,9 @@ void mrail_rail_query_speed(mrail_rail_t *rail);
 /* Returns 1 if the device reports that the port is up. */
 int mrail_rail_is_up(const mrail_rail_t *rail);
 
-/* Looks up the GID again, because it may have another index after the port
- * comes back. Returns 1 if the index has changed, in which case address handles
- * and QPs must be created again. */
+/* Looks up the GID again, because its index may have changed when the port
+ * comes up again. Returns 1 if the index has changed, in which case address
+ * handles and QPs must be created again. */
 int mrail_rail_find_gid(mrail_rail_t *rail) MRAIL_CTL;
 
 /* ---- Address handles, which define the paths of datagrams and of connected
