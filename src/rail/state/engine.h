@@ -3,10 +3,10 @@
  *
  * A progress thread accesses "data" fields under the data-path lock. The
  * control thread accesses "control" fields under ctl_lock, which progress
- * threads take only briefly. It hands over lanes and failures through atomics
- * in mrail_peer_t and through `error_pending`. It accesses data fields only
- * while it borrows the data-path lock. Lock order: data-path lock, then
- * ctl_lock.
+ * threads take only briefly. The control thread hands over lanes and failures
+ * through atomics in mrail_peer_t and through `error_pending`. It accesses data
+ * fields only while it borrows the data-path lock. Lock order: data-path lock,
+ * then ctl_lock.
  */
 #ifndef MRAIL_RAIL_STATE_ENGINE_H
 #define MRAIL_RAIL_STATE_ENGINE_H
