@@ -2,8 +2,8 @@
  * The rate of one pair of devices within a node over several paths: direct, and
  * over relays on other devices.
  *
- * usage: gpu_relay_rate PATHS MIB: 1 path is the direct one; each further one
- * has a relay. Writes MB/s.
+ * usage: gpu_relay_rate PATHS MIB [kernel]: 1 path is the direct one; each
+ * further one has a relay. Copy engines copy, or the relay kernel. Writes MB/s.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -20,14 +20,15 @@ int main(int argc, char **argv)
                        .num_exchanges = 3,
                        .has_no_checks = 1};
     relay_job_result_t results[JOB_RANKS];
-    unsigned paths = (argc == 3) ? (unsigned)atoi(argv[1]) : 0;
-    uint64_t bytes = (argc == 3) ? (uint64_t)atoi(argv[2]) << 20 : 0;
+    unsigned paths = (argc >= 3) ? (unsigned)atoi(argv[1]) : 0;
+    uint64_t bytes = (argc >= 3) ? (uint64_t)atoi(argv[2]) << 20 : 0;
     uint64_t share;
 
     if ((paths < 1) || (paths > 3) || (bytes == 0)) {
-        fprintf(stderr, "usage: gpu_relay_rate PATHS MIB\n");
+        fprintf(stderr, "usage: gpu_relay_rate PATHS MIB [kernel]\n");
         return 2;
     }
+    job.with_kernel = (argc == 4) && (strcmp(argv[3], "kernel") == 0);
     share = bytes / paths;
     for (unsigned i = 0; i < paths; ++i) {
         job.flows[job.num_flows++] = (mrail_relay_flow_t){

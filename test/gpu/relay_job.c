@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "cuda/relay_copy.h"
+#include "cuda/relay_kernel.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -277,7 +278,9 @@ static int share_memory(const mrail_relay_shape_t *shape, uint32_t first)
 {
     const void *handles[JOB_RANKS];
 
-    CHECK(mrail_cuda_relay_create(mrail_cuda_find(), (int)self, &memory) == 0);
+    CHECK((job->with_kernel ? mrail_cuda_relay_kernel_create
+                            : mrail_cuda_relay_create)(
+              mrail_cuda_find(), (int)self, &memory) == 0);
     table = memory->ops;
     counting_table = *table;
     counting_table.copy_test = count_test;

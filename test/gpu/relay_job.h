@@ -26,6 +26,7 @@ typedef struct relay_job {
     size_t chunk;
     unsigned num_exchanges;
     int has_no_checks; /* 1: no checks, for measurements */
+    int with_kernel;   /* 1: a kernel copies; 0: copy engines */
     /* If not NULL, rank 0 calls it after each step of its own. */
     void (*trouble)(void);
 } relay_job_t;
