@@ -58,6 +58,8 @@ EXTRA_DIST += \
     contrib/check-style \
     contrib/figures.py \
     contrib/gen-configuration \
+    contrib/gpu \
+    contrib/gpu_checks \
     contrib/debian-chroot \
     contrib/debian/changelog \
     contrib/debian/control \
