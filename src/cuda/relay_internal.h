@@ -1,7 +1,7 @@
 /*
- * The object behind a relay memory on a device, for the files that implement it:
- * relay_area.c allocates and imports areas, relay_copy.c copies with copy
- * engines, and relay_kernel.c with a kernel.
+ * The object behind a relay memory on a device. relay_area.c allocates and
+ * imports areas. relay_copy.c copies with copy engines, and relay_kernel.c with
+ * a kernel.
  */
 #ifndef MRAIL_CUDA_RELAY_INTERNAL_H
 #define MRAIL_CUDA_RELAY_INTERNAL_H
