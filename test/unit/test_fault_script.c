@@ -294,7 +294,8 @@ static void test_limits(void **state)
     assert_int_equal(script->num_steps, SROCE_FAULT_MAX_STEPS);
     sroce_fault_script_destroy(script);
     memset(text, ' ', SROCE_FAULT_MAX_BYTES + 1);
-    expect_error(text, SROCE_FAULT_MAX_BYTES + 1, "t:1: longer than 1048576");
+    expect_error(text, SROCE_FAULT_MAX_BYTES + 1,
+                 "t:1: the text exceeds 1048576");
     free(text);
 }
 
