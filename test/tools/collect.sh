@@ -438,7 +438,7 @@ view path 1 "it has a file '../../../tmp/mrail-telemetry.0.1.1', which is none" 
 view host 1 "it has a host '../n1', which is not valid" top
 view gone-host 1 'it has other files than its manifest says' top
 view offset 0 '2 of 2 hosts' top
-view alive 1 'mrail-telemetry.*: it was written by another version of mrail' top
+view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' top
 view other-page 1 'it has no telemetry' diagnose
 expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
