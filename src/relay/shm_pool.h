@@ -28,7 +28,7 @@ typedef struct mrail_relay_shape {
     unsigned out_slots; /* per rank, for its own bytes; >= 1 */
     unsigned in_slots;  /* per rank, for bytes from the network; >= 1 */
     size_t chunk;       /* payload bytes of a slot, a multiple of 4096, > 0 */
-    int is_external;    /* 1: payloads are in other memory (relay/memory.h) */
+    int is_external;    /* 1 if payloads are in other memory (relay/memory.h) */
 } mrail_relay_shape_t;
 
 typedef struct mrail_relay_shm_pool {
@@ -45,7 +45,7 @@ size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape);
 /*
  * Creates a pool in which all slots are free. Writes its name to `name`; other
  * ranks pass the name to mrail_relay_shm_pool_attach(). The function allocates
- * all memory, so that a full /dev/shm gives -ENOSPC here and not SIGBUS later.
+ * all memory, so that a full /dev/shm causes -ENOSPC here, not SIGBUS later.
  * Returns 0, -EINVAL if the shape is out of range, or -errno of open(2) or
  * mmap(2).
  */
