@@ -167,8 +167,8 @@ static void assign_ports(checker_t *checker, uint32_t index)
             MRAIL_MIN(last, other->last), other->line);
 }
 
-/* Names the rule next to a hole, if there is one. `port` and `end`: the ports
- * of the hole, from 0 to MRAIL_PORTS_COUNT. */
+/* Names the rule next to a hole, if any. `port` and `end` delimit the hole,
+ * from 0 to MRAIL_PORTS_COUNT. */
 static void print_neighbour(const checker_t *checker, unsigned port,
                             unsigned end)
 {
@@ -398,12 +398,15 @@ static int check_arguments(const char *text, size_t length,
 {
     if (num_uplinks > MRAIL_ACL_MAX_UPLINKS || leaf_uplinks < 1 ||
         leaf_uplinks > MRAIL_ACL_MAX_UPLINKS) {
-        snprintf(why, size, "%u uplinks, %u leaf uplinks: at most %u",
-                 num_uplinks, leaf_uplinks, MRAIL_ACL_MAX_UPLINKS);
+        snprintf(
+            why, size,
+            "%u uplinks and %u leaf uplinks: the maximum is %u, and at least "
+            "one leaf uplink is required",
+            num_uplinks, leaf_uplinks, MRAIL_ACL_MAX_UPLINKS);
         return -EINVAL;
     }
     if (length > MRAIL_ACL_MAX_TEXT) {
-        snprintf(why, size, "longer than %u bytes", MRAIL_ACL_MAX_TEXT);
+        snprintf(why, size, "the text exceeds %u bytes", MRAIL_ACL_MAX_TEXT);
         return -EINVAL;
     }
     if (length > 0 && memchr(text, '\0', length) != NULL) {

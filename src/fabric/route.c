@@ -14,9 +14,9 @@ struct mrail_router {
     uint64_t seed;
     uint8_t *is_down; /* by link */
     size_t words;
-    /* Sets of leaves, by node. Over links that are up, `below` has the leaves
-     * reached over downward links alone, and `through` has all leaves reached.
-     * `above` is `below` with all links up. */
+    /* Sets of leaves, by node. Over links that are up, `below` contains the
+     * leaves reached over downward links alone, and `through` contains all
+     * leaves reached. `above` is `below` with all links up. */
     uint64_t *below, *through, *above;
     uint32_t *place;    /* by link: position among the links that join the
                          * same two nodes */
