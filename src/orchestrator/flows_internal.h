@@ -32,8 +32,8 @@ struct mrail_flows {
     uint32_t link_room;       /* number of links, padded for vectors */
     unsigned depth;           /* largest number of links in a slot */
     unsigned half_links;      /* largest number in a slot with a branch */
-    uint32_t links_in_cuts;   /* links with this number or above have no set and
-                               * no parent */
+    uint32_t links_in_cuts;   /* links from this number on have no set and no
+                               * parent */
     mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
     uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
     const double *base;       /* bytes that stay, by link; or NULL */
@@ -61,7 +61,7 @@ struct mrail_flows {
     /* by link: index in link_slots; one more entry marks the end */
     uint32_t *link_first;
     uint32_t *link_slots; /* open slots by link */
-    int has_relays;       /* 1: some open slot needs relays */
+    int has_relays;       /* 1 if some open slot needs relays */
     /* by row: open lanes as bits; first of several arrays */
     uint32_t *row_open;
     uint32_t *row_taken; /* by row: lanes that some demand may use */
@@ -76,7 +76,7 @@ struct mrail_flows {
     uint32_t num_rows;
     double *row_bytes;   /* by row: bytes of its demands */
     double *slot_relays; /* first of five arrays in one allocation */
-    /* weight without relays and prices; 0: closed */
+    /* weight without relays and prices; 0 if closed */
     double *slot_direct_weight;
     double *slot_weight; /* weight without prices */
     /* weight with prices; in proofs the length; in repairs 1 if above the
@@ -93,7 +93,7 @@ struct mrail_flows {
     double *load;     /* seconds */
     double *sums;     /* by link: partial sums of the bytes */
     double *length;   /* lengths for a bound */
-    double *proof;    /* lengths that gave the best bound; 0: none */
+    double *proof;    /* lengths that gave the best bound; 0 if none */
     double *since;    /* prices at the last check */
     double *rise;     /* price changes in the last iteration */
     /* sum over the iterations since the last check */
@@ -106,7 +106,8 @@ struct mrail_flows {
     double *sum;   /* sum over several iterations */
     double *bytes; /* best division so far */
     unsigned num_summed;
-    int is_first; /* 1: the next iteration is the first one and is not summed */
+    int is_first; /* 1 if the next iteration is the first one and is not
+                   * summed */
     double trial_relayed, sum_relayed;
     double congestion, relayed; /* values of `bytes` */
     double bound, relayed_bound;
@@ -185,9 +186,9 @@ void mrail_flows_add_branch_lengths(mrail_flows_t *flows);
 double mrail_flows_cut_bound(mrail_flows_t *flows);
 
 /* Incremental repair, implemented in flows_repair.c. The first function moves
- * the excess over a limit to lanes with room, preferring few relays. The second
- * then moves relayed bytes to lanes with fewer relays. Both update the loads
- * and the relayed bytes of the iteration. */
+ * the excess over a limit to lanes with spare capacity, preferring few relays.
+ * The second then moves relayed bytes to lanes with fewer relays. Both update
+ * the loads and the relayed bytes of the iteration. */
 void mrail_flows_relieve(mrail_flows_t *flows, double limit);
 void mrail_flows_remove_relays(mrail_flows_t *flows, double limit);
 
