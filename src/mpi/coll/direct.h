@@ -11,7 +11,7 @@
  * Within a node, the sender exports device memory instead, and the copy engine
  * of the receiver copies from it over the links between GPUs (peer.h).
  *
- * If either side cannot register its memory, or a device refuses the READ, the
+ * If either side cannot register its memory, or a device rejects the READ, the
  * offer or the answer reports it, and the pml sends the bytes as a message. If
  * the peer is lost, the call ends with an error.
  *
@@ -56,7 +56,7 @@ void mca_coll_mrail_direct_send(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
 void mca_coll_mrail_direct_recv(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
-/* Returns the time at which the quotas of an exchange that begins now end, in
+/* Returns the time at which the quotas expire if the exchange begins now, in
  * nanoseconds of mrail_clock_now(). */
 uint64_t mca_coll_mrail_direct_until(const mca_coll_mrail_schedule_t *schedule);
 /* Returns 1 while direct messages are in progress. Stores errors in op->ret. */

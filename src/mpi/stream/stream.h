@@ -2,8 +2,8 @@
  * MPI communication in CUDA streams. A call of this library puts a message or
  * an exchange into a stream and returns. The message starts when the work
  * before it in the stream is complete, and later work in the stream waits until
- * the message is complete. The CPU need not synchronise. Names and semantics
- * follow MPICH's MPIX_*_enqueue.
+ * the message is complete. The CPU need not synchronise with the stream. Names
+ * and semantics follow MPICH's MPIX_*_enqueue.
  *
  *     MPI_Comm comm;
  *
@@ -23,7 +23,7 @@
  *
  * All functions return MPI_SUCCESS or an MPI error code, which
  * MPI_Error_string() explains. They do not call error handlers. If
- * communication fails later, the stream continues, further communication on the
+ * communication fails later, the stream continues. Further communication on the
  * communicator is skipped, and every later call on it returns the error.
  *
  * Any thread may call these functions. Threads that use the same communicator
@@ -51,7 +51,7 @@ struct CUstream_st;
  * stream. The context of the stream must be current. MPI_Comm_free() waits for
  * the communication on the duplicate. The stream must exist until then.
  *
- * Errors leave *stream_comm_p untouched: MPI was not initialised with
+ * Errors leave *stream_comm_p unchanged: MPI was not initialised with
  * MPI_THREAD_MULTIPLE, the process has not loaded a CUDA driver, no context is
  * current, or memory ran out. If one rank fails, all ranks return the same
  * error.
