@@ -25,7 +25,7 @@ typedef struct mrail_hash {
     size_t num_nodes;
 } mrail_hash_t;
 
-/* Initialises an empty table. Allocates nothing. */
+/* Initialises an empty table without allocating memory. */
 void mrail_hash_init(mrail_hash_t *hash);
 
 /* Frees the buckets. The nodes belong to the caller. */

@@ -63,7 +63,7 @@ mrail_launch_read(mrail_launch_getenv_func_t getenv_func)
     for (unsigned i = 0; launch.job == NULL && jobs[i] != NULL; ++i) {
         launch.job = getenv_func(jobs[i]);
     }
-    /* SLURM_PROCID proves nothing, because it is 0 in batch scripts as well. */
+    /* Ignore SLURM_PROCID, which is 0 in batch scripts. */
     for (unsigned i = 0; i < 3; ++i) {
         launch.is_mpi |= getenv_func(ranks[i]) != NULL;
     }

@@ -224,7 +224,7 @@ int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size)
     if (acl->num_ingress == 0 || acl->num_ingress % acl->num_uplinks != 0) {
         snprintf(why, why_size,
                  "%u ports, %u links to each leaf: list all links of the first "
-                 "leaf, then those of the next",
+                 "leaf, then all links of the next leaf",
                  acl->num_ingress, acl->num_uplinks);
         return -EINVAL;
     }

@@ -117,7 +117,8 @@ typedef struct mrail_acl_report {
     unsigned num_overlaps;  /* rules that share a port with an earlier one */
     unsigned num_unmapped;  /* rules without a target */
     unsigned num_outside;   /* rules for ports below 0xC000 */
-    unsigned num_misplaced; /* segments that differ from those of ports.h */
+    unsigned num_misplaced; /* segments that differ from the segments of
+                             * ports.h */
     /* rules with a different DSCP or source, and references to missing lists */
     unsigned num_conflicts;
     /* maps, lists and tables that are applied to no port, if the text has

@@ -127,10 +127,9 @@ static void check_rules(checker_t *checker)
         first = (first == NULL) ? match : first;
         if (match->dscp != first->dscp) {
             ++checker->report.num_conflicts;
-            fprintf(
-                checker->stream,
-                "line %u: the DSCP differs from that of the rule in line %u\n",
-                match->line, first->line);
+            fprintf(checker->stream,
+                    "line %u: the DSCP differs from the rule in line %u\n",
+                    match->line, first->line);
         }
     }
 }
@@ -266,7 +265,7 @@ static unsigned scan_segment(const checker_t *checker, unsigned first,
     return begin;
 }
 
-/* Compares the segment's uplink with those of earlier segments.
+/* Compares the segment's uplink with the uplinks of earlier segments.
  * begin_of[uplink] is the first port of that uplink that has a target. Returns
  * a port that conflicts, or 0. */
 static unsigned find_conflict(const checker_t *checker, unsigned uplink,

@@ -63,7 +63,7 @@ typedef struct acl_match {
     /* line that determines the entry's position in `list`; 0 means `line` */
     unsigned at;
     unsigned first, last; /* source ports, 0 to 65535 */
-    unsigned dscp;        /* MRAIL_ACL_NO_DSCP: any */
+    unsigned dscp;        /* MRAIL_ACL_NO_DSCP if any */
     /* the rule does not mention source ports, or it matters only if it takes
      * packets from other rules */
     int is_any;

@@ -10,9 +10,7 @@
 #include "config.h"
 #include "fabric/acl_internal.h"
 
-#define PROTOCOL                                                               \
-    147 /* identifies our rules and routes; not used by routing
-                      * daemons */
+#define PROTOCOL 147 /* our rules and routes; unused by routing daemons */
 /* priority of the first rule; the rule of uplink n, from 1, has 4790 + n */
 #define PRIORITY 4790
 #define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1, has MARK + n */

@@ -32,8 +32,8 @@ static int is_chain(const char *key)
 }
 
 /* Adds copies of the match to other chains. If the match takes packets from its
- * chain, the chains to which this one jumps get a copy. If it also ends its
- * chain, the chains that jump to this one get a copy. */
+ * chain, the chains to which this chain jumps receive a copy. If it also ends
+ * its chain, the chains that jump to this chain receive a copy. */
 static int copy_match(acl_reader_t *reader, acl_match_t match)
 {
     int ret = 0;
@@ -85,7 +85,7 @@ static int copy_matches(acl_reader_t *reader, int loses)
 /* Position of an entry in the chain `list`. */
 typedef struct position {
     const char *list;
-    unsigned at;   /* line in the chain; UINT_MAX: the policy */
+    unsigned at;   /* line in the chain; UINT_MAX for the policy */
     unsigned line; /* line of the entry, for entries at the same `at` */
 } position_t;
 

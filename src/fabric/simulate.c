@@ -181,8 +181,8 @@ static int add_messages(sim_t *sim)
 
 /* ---- Links ---- */
 
-/* Sets the capacities of directed links, then those of bundles. A failed link
- * keeps its capacity, because no flow uses it. */
+/* Sets the capacities of directed links, then the capacities of bundles. A
+ * failed link keeps its capacity, because no flow uses it. */
 static mrail_fluid_t *create_fluid(const sim_t *sim)
 {
     const mrail_fabric_t *fabric = sim->fabric;

@@ -94,7 +94,8 @@ int mrail_sim_run(const mrail_fabric_t *fabric,
                   mrail_sim_result_t *result);
 
 /* Computes a lower bound on the time of an exchange from the rates of NICs and
- * bundles. No choice of paths can be faster. Returns 0 or -ENOMEM. */
+ * bundles. Every choice of paths takes at least this time. Returns 0 or
+ * -ENOMEM. */
 int mrail_sim_bound(const mrail_fabric_t *fabric,
                     const mrail_sim_message_t *messages, uint32_t num,
                     double *time_s_p);

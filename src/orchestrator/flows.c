@@ -46,8 +46,8 @@
  * prices. */
 static const struct {
     double step, momentum;
-    double dual_max; /* for any number of links per slot; is_by_depth: higher if
-                      * slots have fewer */
+    double dual_max; /* for any number of links per slot; with is_by_depth,
+                      * higher if slots have fewer links */
     int is_by_depth;
     double least_part; /* smallest part of a demand on a lane */
 } phase_params[FLOWS_NUM_PHASES] = {

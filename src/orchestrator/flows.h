@@ -49,7 +49,7 @@
  * 2007), as in [NIMBLE] IV-B, but with additive lengths and all demands in each
  * iteration.
  *
- * Results are bit-identical on all machines with IEEE 754 doubles. The code
+ * Results are bit-identical on all platforms with IEEE 754 doubles. The code
  * uses only +, -, x, /, square roots and comparisons, in a fixed order, and is
  * compiled without contraction to fused operations. No I/O and no clock. One
  * thread at a time may use an object.
@@ -68,7 +68,7 @@
 /* One lane of a row. All bytes of the slot cross its links and, if it has
  * branches, one of its branches. */
 typedef struct mrail_flows_slot {
-    uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK: unused */
+    uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK if unused */
     uint32_t first_branch;
     uint8_t num_branches; /* at most MRAIL_FLOWS_MAX_BRANCHES */
     uint8_t relays;       /* 0 to 2 */

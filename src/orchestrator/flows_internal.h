@@ -42,7 +42,8 @@ struct mrail_flows {
     uint32_t *over;           /* demands that the repair has not finished */
     /* factors of all masks, followed by their lengths */
     double *mask_lanes;
-    /* Slots of all rows, padded: in use, with links set, allocated. */
+    /* Number of slots of all rows, padded: in use; with links set;
+     * allocated. */
     uint32_t num_slots, slots_set, slots_room;
     /* Bytes of all demands, padded, and then those of all branches. */
     size_t num_bytes, bytes_room;
@@ -159,9 +160,10 @@ unsigned mrail_flows_after(unsigned iteration);
 /* Returns 1 if a price exceeds the maximum. */
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target);
 double mrail_flows_dual_max(const mrail_flows_t *flows);
-/* The first two update the bound: from the current lengths, and before the
- * first iteration. The others return the two sums of a bound for the current
- * lengths: bytes times shortest paths, and capacities times lengths. */
+/* The first two functions update the bound: from the current lengths, and
+ * before the first iteration. The last two functions return the two sums of a
+ * bound for the current lengths: bytes times shortest paths, and capacities
+ * times lengths. */
 void mrail_flows_prove(mrail_flows_t *flows);
 void mrail_flows_prove_first(mrail_flows_t *flows);
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay);
@@ -171,9 +173,9 @@ double mrail_flows_volume(const mrail_flows_t *flows);
 void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes);
 
 /* Functions of flows_branches.c. They list the slots with branches; multiply
- * the factors of these slots by those of their branches; divide the bytes of
- * the slots accordingly; add the bytes to the sums of links; and add the length
- * of the shortest branch to the lengths of the slots. */
+ * the factors of these slots by the factors of their branches; divide the bytes
+ * of the slots accordingly; add the bytes to the sums of links; and add the
+ * length of the shortest branch to the lengths of the slots. */
 int mrail_flows_set_branches(mrail_flows_t *flows,
                              const mrail_flows_problem_t *problem);
 void mrail_flows_branch_factors(mrail_flows_t *flows);

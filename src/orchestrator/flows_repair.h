@@ -65,7 +65,7 @@ void mrail_repair_add_to_forks(const repair_t *repair, uint32_t lane,
 double mrail_repair_forks_length(const repair_t *repair, uint32_t lane);
 unsigned mrail_repair_num_full_forks(const repair_t *repair, uint32_t lane);
 /* Makes each branch of a slot longer than the shortest one by at least `by`, if
- * all branches are full. No link becomes longer than `most`. */
+ * all branches are full. The length of a link never exceeds `most`. */
 void mrail_repair_lengthen_fork(const repair_t *repair, uint32_t s, double by,
                                 double most);
 

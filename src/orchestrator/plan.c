@@ -516,7 +516,8 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         return 0;
     }
     if (num_demands >= UINT32_MAX) {
-        return plan_error(-ENOSPC, "more than 2^32 - 1 demands", why, why_size);
+        return plan_error(-ENOSPC, "a plan can have at most 2^32 - 2 demands",
+                          why, why_size);
     }
     next->demands = demands;
     next->num_demands = num_demands;

@@ -25,7 +25,7 @@
  *
  * The library needs neither UCX nor MPI. It uses no I/O, no clock and no global
  * state. One thread at a time may use an object. Functions that can fail return
- * 0 or -errno, and change nothing on failure:
+ * 0 or -errno, and have no effect on failure:
  *
  *   -ENOMEM  no memory
  *   -EINVAL  a node, rank or rail that does not exist, a count of zero, or a
@@ -264,11 +264,11 @@ void mrail_plan_destroy(mrail_plan_t *plan); /* NULL is allowed */
  * Plans these demands. The caller must not change or free the array until the
  * next call, or until it destroys the plan.
  *
- * `generation` identifies the demands. A value that is not 0 and equals that of
- * the last successful call asserts that the demands are unchanged. The call
- * then does not read them, and the plan remains unchanged. Otherwise planning
- * starts from the last plan, which is faster for similar demands. The same
- * sequence of calls gives the same plans.
+ * `generation` identifies the demands. A nonzero value that equals the
+ * generation of the last successful call asserts that the demands are
+ * unchanged. The call then does not read them, and the plan remains unchanged.
+ * Otherwise planning starts from the last plan, which is faster for similar
+ * demands. The same sequence of calls gives the same plans.
  *
  * The following errors leave the plan unchanged and write a message to `why`,
  * truncated to why_size. `why` may be NULL if why_size is 0.
@@ -284,11 +284,11 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
 
 /*
  * Sets the background of a link: the bytes that it carries besides the demands
- * of later plans, for example those of small unplanned messages. `link` is a
- * number as in mrail_plan_link(). Initially, there is no background. It counts
- * towards the loads of links, the congestion and its bounds, but not towards
- * the bytes or relayed bytes of a plan. Returns -EINVAL if the link does not
- * exist, or -ENOSPC above MRAIL_PLAN_MAX_BACKGROUND.
+ * of later plans, for example the bytes of small unplanned messages. `link` is
+ * a number as in mrail_plan_link(). Initially, there is no background. It
+ * counts towards the loads of links, the congestion and its bounds, but not
+ * towards the bytes or relayed bytes of a plan. Returns -EINVAL if the link
+ * does not exist, or -ENOSPC above MRAIL_PLAN_MAX_BACKGROUND.
  */
 int mrail_plan_set_background(mrail_plan_t *plan, unsigned link,
                               uint64_t bytes);
@@ -299,8 +299,8 @@ void mrail_plan_discard_warm_start(mrail_plan_t *plan);
 
 /* The following three functions fill structs to which later versions may add
  * fields at the end. The inline functions below pass the size of the caller's
- * version. The library writes no more than that, and sets fields that it does
- * not know to 0. */
+ * version. The library writes no more than that, and sets fields unknown to it
+ * to 0. */
 unsigned mrail_plan_pieces_sized(const mrail_plan_t *plan, size_t i,
                                  mrail_plan_piece_t *pieces, size_t size);
 void mrail_plan_summary_sized(const mrail_plan_t *plan,

@@ -101,9 +101,9 @@ int mrail_plan_divide_contended(mrail_plan_t *plan);
 void mrail_loads_clear(mrail_plan_t *plan);
 void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
                      unsigned lane, double bytes);
-/* Computes the bytes of links from those of slots, and from the ends of
- * branches. Without ends, the first branch of a slot carries all its bytes.
- * Returns the relayed bytes. */
+/* Computes the bytes of links from the bytes of slots and the ends of branches.
+ * Without ends, the first branch of a slot carries all its bytes. Returns the
+ * relayed bytes. */
 double mrail_loads_to_links(mrail_plan_t *plan, const uint64_t *branch_end,
                             double *link_bytes);
 void mrail_loads_add_background(const mrail_plan_t *plan, double *link_bytes);

@@ -2,7 +2,7 @@
  * Chooses paths by measured rates, in fabrics without port rules: lanes that
  * collide on an uplink move to another source port.
  *
- * ECMP hashes each lane to an uplink that the host does not know. Lanes with a
+ * ECMP hashes each lane to an uplink that is unknown to the host. Lanes with a
  * constant backlog share their uplink equally, so their rates show how many
  * lanes collide there. The slowest lane of a rail is on its most heavily loaded
  * path, and the fastest lane on the least loaded one. Equal ports have equal

@@ -28,7 +28,7 @@
  * every out-slot becomes free. test/property/test_relay_exhaustive.c checks
  * this.
  *
- * Order: the chunks of a flow arrive in order, but those of different flows of
+ * Order: the chunks of a flow arrive in order, but chunks of different flows of
  * a demand may not. Each chunk carries a header with hash, exchange, ranks and
  * offset, which every hop checks against the plan. On a mismatch, the relay
  * fails with -EPROTO before it writes a byte of that chunk. Other processes of
@@ -91,7 +91,7 @@ void mrail_relay_destroy(mrail_relay_t *relay); /* NULL is allowed */
 
 /* The bytes of a demand that take one path. */
 typedef struct mrail_relay_flow {
-    uint32_t from, to;  /* equal: a copy within a rank */
+    uint32_t from, to;  /* equal for a copy within a rank */
     uint32_t relay_out; /* on the node of `from`, but not `from`; or NONE */
     /* on the node of `to`, but not `to`; or MRAIL_RELAY_NONE. Within a node,
      * relay_in is MRAIL_RELAY_NONE. relay_out is then NONE as well if payloads
@@ -110,8 +110,8 @@ typedef struct mrail_relay_flow {
  * not overlap. The function copies the flows. On failure, no exchange has
  * begun:
  *
- * -EINVAL a flow is impossible
- * -EBUSY the last exchange of this rank has not ended
+ *   -EINVAL  a flow is impossible
+ *   -EBUSY   the last exchange of this rank is not complete
  *   -ENOSPC  this rank has more channels than in-slots; every rank can compute
  *            the channels of all ranks with mrail_relay_channels()
  *   -ENOMEM  no memory

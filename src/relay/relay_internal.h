@@ -9,7 +9,7 @@
  *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
  *             sends the slot or pushes it to the rank that sends or drains it
  *   copied    completes a copy that fill or drain has started
- * pop takes a slot that another rank pushed, and sends or drains it
+ *   pop       removes a slot from a ring, and sends or drains it
  *   sent      completes a send and frees its slot
  *   post      posts a receive into a free in-slot
  *   received  completes a receive, and pushes or drains its slot

@@ -87,10 +87,10 @@ static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
 
 #define TAKE_STEP (1u << 20)
 
-/* Allocates all memory in one call, so that a failure leaves nothing allocated.
- * On older kernels, a signal reverts the whole call, and a profiler's timer
- * could interrupt every attempt. After an interrupted attempt, the function
- * therefore allocates in steps. */
+/* Allocates all memory in one call, so that a failure leaves no memory
+ * allocated. On older kernels, a signal reverts the whole call, and a
+ * profiler's timer could interrupt every attempt. After an interrupted attempt,
+ * the function therefore allocates in steps. */
 static int shm_pool_take_memory(int fd, size_t size)
 {
     int ret = posix_fallocate(fd, 0, (off_t)size);

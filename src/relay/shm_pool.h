@@ -35,7 +35,8 @@ typedef struct mrail_relay_shm_pool {
     mrail_relay_shape_t shape;
     void *base; /* page-aligned */
     size_t size;
-    int lock_fd; /* creator: its lock marks the name as in use; others: -1 */
+    int lock_fd; /* on the creator, holds the lock that marks the name as in
+                  * use; -1 on other ranks */
 } mrail_relay_shm_pool_t;
 
 /* Returns the size of a pool in bytes, or 0 if the shape is out of range or too

@@ -100,7 +100,8 @@ typedef struct mrail_calls_comm {
 
 /* The point-to-point call in which the process waits. */
 typedef struct mrail_calls_wait {
-    uint64_t count; /* waits begun and ended; odd: the process waits */
+    uint64_t count; /* number of begins and ends of waits; odd while the process
+                     * waits */
     uint64_t since;
     uint32_t kind; /* MRAIL_CALLS_SEND ... */
     int32_t peer;  /* rank in the communicator; -1 if any, or unknown */

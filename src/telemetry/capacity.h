@@ -22,11 +22,11 @@
  * A low rate may be caused by the peers, for example near the end of an
  * exchange, when few peers still have work. A low window is attributed to the
  * rail itself only in two cases. Either several peers had work in flight
- * throughout, and at least as many as when the rail last reached a high rate.
- * Or the only peer of the rail has reached a high rate before.
- * MRAIL_TELE_LOW_WINDOWS such windows lower the estimate immediately. Other low
- * windows lower it only if no higher sample arrives for MRAIL_TELE_CONFIRM_NS.
- * Source: [NIMBLE] IV-A and V-E (live capacities); the rules are mrail's own.
+ * throughout, and at least as many as in the last window that was not low. Or
+ * both windows had the same single peer. MRAIL_TELE_LOW_WINDOWS such windows
+ * lower the estimate immediately. Other low windows lower it only if no higher
+ * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
+ * capacities); the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H

@@ -2,7 +2,7 @@
  * The files in which a process exports its telemetry: names, locks and
  * lifetime. page.h, ring.h, calls.h and plans.h describe the contents.
  *
- * DIR/mrail-telemetry.UID.PID.ID the telemetry page and its trace ring
+ *   DIR/mrail-telemetry.UID.PID.ID         telemetry page and trace ring
  *   DIR/mrail-telemetry.UID.PID.ID.calls   the MPI calls
  *   DIR/mrail-telemetry.UID.PID.ID.plans   forecasts of planned exchanges
  *
@@ -53,7 +53,7 @@ typedef struct mrail_tele_file {
 
 /* Creates a file without a name. First removes files of this user whose
  * processes ended abnormally more than MRAIL_TELE_KEEP_S ago. If there are more
- * than MRAIL_TELE_KEEP files, it removes those of all ended processes. Returns
+ * than MRAIL_TELE_KEEP files, removes the files of all ended processes. Returns
  * 0 or -errno. */
 #define MRAIL_TELE_KEEP_S 3600
 #define MRAIL_TELE_KEEP 512 /* two files for most processes */
@@ -105,7 +105,7 @@ int mrail_tele_file_others(const char *dir);
 /* The parts of a file's name. */
 typedef struct mrail_tele_name {
     unsigned uid, pid;
-    int host; /* index of the host in an archive; -1 for this machine */
+    int host; /* index of the host in an archive; -1 for this host */
     uint64_t id;
     mrail_tele_kind_t kind;
 } mrail_tele_name_t;

@@ -37,7 +37,8 @@ typedef struct mrail_page_rail {
     /* Estimated bandwidth in each direction (capacity.h); 0 if unknown. */
     uint64_t live_out;
     uint64_t live_in;
-    uint32_t is_down; /* the port is down, or no path of the rail works */
+    uint32_t is_down; /* the port is down, the device has failed, or there is an
+                       * outage */
     uint32_t reserved;
 } mrail_page_rail_t;
 

@@ -21,7 +21,7 @@ typedef struct mrail_tele_sample {
     uint64_t busy_ns;
 } mrail_tele_sample_t;
 
-/* A window without its samples. All zero means that nothing has been measured
+/* A window without its samples. All zero means that there is no measurement
  * yet. */
 typedef struct mrail_tele_sums {
     uint64_t bytes; /* sum over the samples of the window */

@@ -38,7 +38,7 @@
 #define ROOT int root
 
 /* X(function, kind, root, parameters, arguments). The lists end with a comma,
- * because those of a barrier are empty. */
+ * because the lists of a barrier are empty. */
 #define COLLECTIVES(X)                                                         \
     X(allgather, ALLGATHER, -1, (SEND, RECV, ), (SEND_ARGS, RECV_ARGS, ))      \
     X(allgatherv, ALLGATHERV, -1, (SEND, RECVV, ), (SEND_ARGS, RECVV_ARGS, ))  \

@@ -34,8 +34,8 @@ mca_coll_mrailcalls_comm_query(struct ompi_communicator_t *comm, int *priority);
 /* Returns the index of a communicator in the file, or MRAIL_CALLS_COMMS. */
 uint32_t mca_coll_mrailcalls_index(struct ompi_communicator_t *comm);
 
-/* Begins and ends the recording of waits. Without `begin`, `end` does
- * nothing. */
+/* Begin and end the recording of waits. Without `begin`, `end` has no
+ * effect. */
 void mca_coll_mrailcalls_waits_begin(void);
 void mca_coll_mrailcalls_waits_end(void);
 

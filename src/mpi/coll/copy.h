@@ -43,12 +43,12 @@ typedef struct mca_coll_mrail_block {
  * never be used, so it must not be locked. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block);
-/* Locks the memory before its first use, if possible. Later calls do
- * nothing. */
+/* Locks the memory before its first use, if possible. Later calls have no
+ * effect. */
 void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block);
-/* Keeps the memory for later calls, or frees it if the process already keeps
- * enough. All copies to and from it must be complete. Does nothing with an
- * empty block. */
+/* Keeps locked memory for later calls, unless the process already keeps enough,
+ * and frees all other memory. All copies to and from it must be complete.
+ * Ignores an empty block. */
 void mca_coll_mrail_block_put(mca_coll_mrail_block_t *block);
 /* Frees the memory and the streams of the process. */
 void mca_coll_mrail_copy_close(void);

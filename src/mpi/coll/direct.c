@@ -400,7 +400,7 @@ void mca_coll_mrail_count_rails(const uint64_t *planned,
 
 /* Completes a READ. If the peer is lost, does not answer. After any other
  * failure, requests the bytes as a message, because the pml can still reach the
- * peer. Returns 1 if the slot has ended. */
+ * peer. Returns 1 if the message is complete. */
 static int end_read(mca_coll_mrail_op_t *op, slot_t *slot, int status)
 {
     --op->module->direct->num_reads;
@@ -471,7 +471,7 @@ static int advance_copying(mca_coll_mrail_op_t *op, slot_t *slot)
     return 0;
 }
 
-/* Returns 1 if the slot has ended. */
+/* Returns 1 if the message is complete. */
 static int advance(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     state_t from;

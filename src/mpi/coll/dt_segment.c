@@ -64,7 +64,8 @@ static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
  */
 struct mca_coll_mrail_dt_cursor {
     const mca_coll_mrail_dt_segment_t *segment;
-    uint64_t at;   /* offset at which the last call ended; NOWHERE: unusable */
+    uint64_t at;   /* offset at which the last call stopped, or NOWHERE if
+                    * unusable */
     uint64_t base; /* start of the element with offset `at` */
     int is_pack;   /* 1: `writer` does not exist */
     opal_convertor_t reader, writer;

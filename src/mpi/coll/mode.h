@@ -49,8 +49,8 @@ static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
     return 0;
 }
 
-/* Returns 1 if the mode has backed off, because a round is likely to find
- * nothing to plan. */
+/* Returns 1 if the mode has backed off, because rounds are unlikely to find
+ * demands to plan. */
 static inline int
 mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
 {

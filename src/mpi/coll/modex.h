@@ -2,8 +2,8 @@
  * The rank entries of this job's processes, which Open MPI's modex distributes
  * in MPI_Init. Every process publishes its entry when the component is opened,
  * which is before the modex but after pml/ucx has opened the transport. The
- * processes therefore know each other's rails before the first call, without a
- * message.
+ * processes therefore know each other's rails before the first call, without
+ * exchanging messages.
  *
  * All processes see the same entries, so they reach the same decisions. A
  * process that does not load the component has no entry.

@@ -241,7 +241,7 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 
 /* ---- ops ---- */
 
-/* Result code in addition to those of Open MPI: the call goes to the previous
+/* Result code in addition to Open MPI's codes: the call goes to the previous
  * module. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
@@ -385,7 +385,7 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
  * module->topology, or module->away and agreed_away. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
                                   struct ompi_communicator_t *comm);
-/* Allocates the memory for the steps. Later calls do nothing. Returns 0 or
+/* Allocates the memory for the steps. Later calls have no effect. Returns 0 or
  * -ENOMEM. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);

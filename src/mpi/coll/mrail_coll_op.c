@@ -4,8 +4,8 @@
  *
  * Each op is on the list of its module. The process has a list of the modules
  * with nonblocking ops, from which opal_progress() advances these ops. An op
- * leaves its list before it completes. No lock is held when it completes,
- * because its owner may then free the op and its communicator.
+ * leaves its list before it completes. The thread that completes an op holds no
+ * lock, because the owner may then free the op and its communicator.
  *
  * Planning may take milliseconds, but holds only module->is_busy. Threads never
  * wait for this lock.

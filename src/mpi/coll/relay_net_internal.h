@@ -57,8 +57,8 @@ typedef struct mca_coll_mrail_net_area {
 } mca_coll_mrail_net_area_t;
 
 /* Numbers of the next offer, and of the next offer to answer, in each
- * direction. An answer does not name its offer, so a rank sends its answers to
- * a peer, and processes those of the peer, in the order of the offers. */
+ * direction. An answer does not name its offer, so a rank sends answers to a
+ * peer, and processes the peer's answers, in the order of the offers. */
 typedef struct mca_coll_mrail_net_peer {
     uint32_t sends, sends_ended;
     uint32_t recvs, recvs_ended;

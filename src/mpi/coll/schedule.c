@@ -104,8 +104,8 @@ static int holds(mca_coll_mrail_schedule_t *schedule,
 
 /* Adds the time that a plan would have saved in this exchange. Returns 1 if the
  * sum is still below the cost of a plan. A plan is made when the missed savings
- * reach its cost. The total time is then at most twice that of the best choice,
- * for any demands of later calls. */
+ * reach its cost. The total time is then at most twice the time of the best
+ * choice, for any demands of later calls. */
 static int defer(mca_coll_mrail_schedule_t *schedule)
 {
     const mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
@@ -223,8 +223,7 @@ static void add_background(mca_coll_mrail_schedule_t *schedule)
     }
 }
 
-/* Returns the time in seconds that the plan will take, on which the ranks
- * agree. */
+/* Returns the expected time in seconds to make the plan, equal on all ranks. */
 static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
 {
     unsigned level = 0;

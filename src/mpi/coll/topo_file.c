@@ -365,7 +365,7 @@ static int check_distinct(const check_t *check)
     return ret;
 }
 
-/* Returns the first rank whose file differs from that of rank 0. */
+/* Returns the first rank whose file differs from rank 0's. */
 static unsigned find_other(const mca_coll_mrail_rank_entry_t *entries,
                            unsigned num_ranks)
 {

@@ -385,7 +385,7 @@ static double uplink_part(const mca_coll_mrail_topology_t *topology,
                        : MRAIL_PLAN_UNLIMITED;
 }
 
-/* The bytes of a rail take the uplinks of both leaves, so the leaf with the
+/* The bytes of a rail cross the uplinks of both leaves, so the leaf with the
  * smallest part determines the limit. */
 static void set_limits(mca_coll_mrail_topology_t *topology)
 {

@@ -107,8 +107,8 @@ const char *
 mca_coll_mrail_rank_entry_refusal(const mca_coll_mrail_rank_entry_t *entry);
 
 /* Returns the reason why these ranks cannot have an agreement round, or NULL if
- * they can. Because it reads all entries and allocates nothing, the result is
- * the same on all ranks. */
+ * they can. The function reads all entries and does not allocate memory, so the
+ * result is the same on all ranks. */
 const char *
 mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks);

@@ -294,8 +294,8 @@ static void divide(mca_coll_mrail_unplanned_t *model, uint32_t rank, int is_out,
     }
 }
 
-/* Returns 0 if the uplinks of one of the two leaf groups are down. The planner
- * has no link for them. */
+/* Returns 0 if the uplinks of one of the two leaf groups are down on this rail.
+ * The planner has no link for them. */
 static int is_connected(const mca_coll_mrail_topology_t *topology,
                         uint32_t from, uint32_t to, uint32_t rail)
 {
@@ -324,7 +324,7 @@ static void add_demand(mca_coll_mrail_unplanned_t *model,
     }
     model->is_cut_off |=
         !is_common && !mca_coll_mrail_topology_has_cross_rail(topology);
-    /* Bytes that take a spine also take the uplinks, even within a leaf
+    /* Bytes that cross a spine also cross the uplinks, even within a leaf
      * group. */
     is_far = from != to || !is_common;
     divide(model, demand->from, 1, is_far, is_common ? common : out, bytes);
@@ -420,8 +420,8 @@ mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model)
     return congestion;
 }
 
-/* Returns the time that the links of a node or leaf group need for these
- * bytes. */
+/* Returns the time that the links of a node or leaf group need for these bytes,
+ * or 0 if a leaf of the group is unlimited. */
 static double cut(const mca_coll_mrail_unplanned_t *model,
                   mrail_plan_link_kind_t kind, uint32_t a, double bytes)
 {

@@ -53,9 +53,9 @@ void mca_coll_mrail_unplanned_add(mca_coll_mrail_unplanned_t *model,
                                   unsigned node, unsigned rail, double out,
                                   double in);
 
-/* Return the congestion without a plan, and a lower bound on that of every
- * plan, both in seconds. The congestion is infinite if a demand has no path
- * without relays. */
+/* Return the congestion without a plan, and a lower bound on the congestion of
+ * every plan, both in seconds. The congestion is infinite if a demand has no
+ * path without relays. */
 double
 mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model);
 double mca_coll_mrail_unplanned_bound(const mca_coll_mrail_unplanned_t *model);

@@ -39,10 +39,9 @@ typedef struct setting {
     const char *value;
 } setting_t;
 
-/* The first settings make pml/ucx accept a transport that it does not know.
- * With the last setting, blocking sends of more than 96 KB use rendezvous,
- * which is faster above this size (docs/decisions/0014). UCX's default is 256
- * KB. */
+/* The first settings make pml/ucx accept a transport of unknown type. With the
+ * last setting, blocking sends of more than 96 KB use rendezvous, which is
+ * faster above this size (docs/decisions/0014). UCX's default is 256 KB. */
 static const setting_t settings[] = {
     {"OMPI_MCA_pml", "ucx"},
     {"OMPI_MCA_pml_ucx_tls", "any"},
