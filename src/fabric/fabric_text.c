@@ -383,11 +383,11 @@ static int read_address(fabric_builder_t *builder)
                         : link_between(builder, host, leaf);
 
     if (link == MRAIL_FABRIC_NONE) {
-        return mrail_text_fail(
-            line,
-            "there is no link from '%.31s' to '%.31s'; the link line must come "
-            "first",
-            words[1], words[2]);
+        return mrail_text_fail(line,
+                               "there is no link from '%.31s' to '%.31s': "
+                               "the 'link' line must precede the 'address' "
+                               "line",
+                               words[1], words[2]);
     }
     if (builder->links[link].addr != 0) {
         return mrail_text_fail(line, "'%s' already has an address on '%s'",

@@ -107,8 +107,10 @@ static const mrail_command_t command = {
     .name = ACL_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Writes switch rules that send each segment of RoCEv2 source ports out of\n"
-        "one uplink, with the same segments as the lanes. Also checks rule sets.\n",
+        "Writes switch rules that send each segment of RoCEv2 source ports out "
+        "of\n"
+        "one uplink, with the same segments as the lanes. Also checks rule "
+        "sets.\n",
     .options = table,
     .epilog =
         "Exit status: 0 done, 1 failure, 2 usage, or --check has findings or "
@@ -156,7 +158,8 @@ static void parse_options(options_t *options, char **argv)
     if (options->fabric != NULL && options->check != NULL &&
         strcmp(options->fabric, "-") == 0 && strcmp(options->check, "-") == 0) {
         mrail_tool_usage(ACL_COMMAND,
-                         "stdin can be only one file: the fabric or the rules");
+                         "only one of --fabric and --check can be '-' "
+                         "(standard input)");
     }
     if (options->fabric != NULL &&
         (options->uplinks != 0 || options->leaf_uplinks != 0)) {

@@ -126,14 +126,14 @@ static exporter_value_t of_more_lanes(const exporter_subject_t *subject)
  * place. */
 static exporter_value_t of_counter(const mrail_page_t *page, const char *name)
 {
-    static unsigned guess;
+    static unsigned hint;
     unsigned count = page->num_counters;
 
     for (unsigned i = 0; i < count; ++i) {
-        unsigned at = (guess + i) % count;
+        unsigned at = (hint + i) % count;
 
         if (strcmp(page->counters[at].name, name) == 0) {
-            guess = at;
+            hint = at;
             return number(page->counters[at].value);
         }
     }
@@ -313,7 +313,8 @@ const exporter_metric_t exporter_metrics[] = {
      "Last update of the telemetry page, in seconds since 1970.", of_update, 1,
      NULL, NULL},
     {"mrail_process_mpi_call_seconds", GAUGE, PROCESS,
-     "Time in the current collective or wait of MPI. 0: the process is in none.",
+     "Time in the current collective or wait of MPI. 0: the process is in "
+     "none.",
      of_in_call, 0, NULL, NULL},
     {"mrail_process_events_total", COUNTER, PROCESS,
      "Events of ports, paths, lanes and peers.", of_events, 1, NULL, NULL},
@@ -375,13 +376,13 @@ const exporter_metric_t exporter_metrics[] = {
      "Time without work while other lanes had work, summed over lanes.",
      of_rail_idle, 1, NULL, NULL},
     {"mrail_rail_up", GAUGE, RAIL,
-     "0: the port is down, or the rail carries nothing.", of_rail_up, 0, NULL,
+     "0: the port is down, or the rail has no traffic.", of_rail_up, 0, NULL,
      NULL},
     {"mrail_rail_lanes", GAUGE, RAIL, "Lanes that are connected.",
      of_rail_lanes, 0, NULL, NULL},
     {"mrail_rail_paths_not_up", GAUGE, RAIL,
-     "Paths that are not up, also those without a lane.", of_rail_paths_not_up,
-     0, NULL, NULL},
+     "Paths that are not up, including those without a lane.",
+     of_rail_paths_not_up, 0, NULL, NULL},
     {"mrail_rail_in_flight_bytes", GAUGE, RAIL, "Bytes in flight.",
      of_rail_in_flight, 0, NULL, NULL},
     {"mrail_rail_speed_bytes_per_second", GAUGE, RAIL,

@@ -50,12 +50,15 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
-        "namespaces, runs CMD inside, and removes it.  Does not need root if the\n"
-        "kernel allows user namespaces.  FABRIC is a file, '-' for stdin, or the\n"
+        "namespaces, runs CMD inside, and removes it.  Does not need root if "
+        "the\n"
+        "kernel allows user namespaces.  FABRIC is a file, '-' for stdin, or "
+        "the\n"
         "name of an installed one, such as lab-8.\n",
     .options = table,
     .epilog =
-        "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"
+        "Software rails on the hosts: mrail run --soft lab ...  With port "
+        "rules, CMD\n"
         "gets UCX_MRAIL_UPLINKS of its leaf, unless you set it.\n"
         "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, 2 "
         "usage or an\n"
@@ -125,7 +128,7 @@ static int main_run(char **argv)
     first = mrail_options_parse(&command, argv, &options);
     run.command = argv + first;
     if (run.command[0] == NULL) {
-        mrail_tool_usage(LAB_COMMAND, "no command: it comes after '--'");
+        mrail_tool_usage(LAB_COMMAND, "no command: give it after '--'");
     }
     fabric = mrail_tool_fabric(LAB_COMMAND, name, &text, &run.length);
     check_fabric(name, fabric);

@@ -92,8 +92,10 @@ static const mrail_command_t command = {
     .name = PLAN_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Plans which bytes of an exchange go over which rails and relays, so that\n"
-        "the most loaded link carries as little as possible. Shows what the plan\n"
+        "Plans which bytes of an exchange go over which rails and relays, so "
+        "that\n"
+        "the most loaded link carries as little as possible. Shows what the "
+        "plan\n"
         "gains, with a proof of how close to the optimum it is.\n",
     .options = table,
     .more = help_on_patterns,
@@ -116,8 +118,8 @@ static void parse_options(options_t *options, char **argv)
     }
     if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
         strcmp(options->topo, "-") == 0) {
-        mrail_tool_usage(PLAN_COMMAND, "stdin can be only one file: the "
-                                       "topology or the demands");
+        mrail_tool_usage(PLAN_COMMAND, "only one of --topo and --demand can be "
+                                       "'-' (standard input)");
     }
 }
 

@@ -185,7 +185,7 @@ static int start(report_t *report)
     report->model.files_refused = refused;
     (void)gethostname(report->model.host, sizeof(report->model.host) - 1);
     report_find(&report->files);
-    /* The processes may have ended in the meantime. */
+    /* The processes may have ended since then. */
     if (report->model.num_processes == 0) {
         mrail_tool_fail(COMMAND, "job %s ended before its files were read",
                         report->files.job);
@@ -247,12 +247,16 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Writes one HTML page about a job of this user on this machine: bandwidth\n"
-        "over time, failures, the load of the rails, the slowest ranks, counters and\n"
+        "Writes one HTML page about a job of this user on this machine: "
+        "bandwidth\n"
+        "over time, failures, the load of the rails, the slowest ranks, "
+        "counters and\n"
         "parameters. The page needs no network.\n"
         "\n"
-        "Follows a running job until it ends. Of a job that has ended abnormally, it\n"
-        "reports what the telemetry files still contain. Without JOB, there must be\n"
+        "Follows a running job until it ends. Of a job that has ended "
+        "abnormally, it\n"
+        "reports what the telemetry files still contain. Without JOB, there "
+        "must be\n"
         "only one job, or only one that runs.\n",
     .options = options,
     .epilog = "Exit status: 0 done, 1 no such job, or failure, 2 usage.\n",

@@ -133,15 +133,18 @@ static const mrail_command_t command = {
     .name = SIMULATE_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
-        "compares ways to choose paths by time, load of uplinks and queue pairs.\n"
+        "Simulates exchanges over a fabric as flows with max-min fair rates, "
+        "and\n"
+        "compares ways to choose paths by time, load of uplinks and queue "
+        "pairs.\n"
         "FABRIC is a file (mrail-fabric(5)), '-' for stdin, or the name of an\n"
         "installed one: ctccl, ethereal-256, ethereal-512, lab-4, lab-8,\n"
         "paralet-128, paralet-1024.\n",
     .options = table,
     .more = help_on_methods,
     .epilog =
-        "Exit status: 0 done, 1 a message has no path or failure, 2 usage or an "
+        "Exit status: 0 done, 1 a message has no path or failure, 2 usage or "
+        "an "
         "invalid\nfile.\n",
     .other = take_fabric};
 
@@ -182,7 +185,8 @@ static void take_pattern(void *arg, const char *word)
     input_t *input = arg;
 
     if (input->num_patterns == SIMULATE_MAX_PATTERNS) {
-        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: at most %d at once",
+        mrail_tool_usage(SIMULATE_COMMAND,
+                         "--pattern can be given at most %d times",
                          SIMULATE_MAX_PATTERNS);
     }
     if (mrail_pattern_parse(word, input->fabric,
@@ -550,7 +554,7 @@ int main(int argc, char **argv)
         strcmp(options.fabric, "-") == 0) {
         mrail_tool_usage(
             SIMULATE_COMMAND,
-            "stdin can be only one file: the fabric or the demands");
+            "only one of FABRIC and --demand can be '-' (standard input)");
     }
     if (options.size == 0) {
         mrail_tool_usage(SIMULATE_COMMAND, "--size 0: nothing to send");

@@ -18,9 +18,9 @@ static const char *job_text(const mrail_page_t *page)
 
 static void print_titles(FILE *stream, const pages_t *pages)
 {
-    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s%s\n", "WHO",
-            "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF", "STALLED", "IDLE",
-            "OUT", (pages->hosts != NULL) ? "  HOST" : "");
+    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s%s\n",
+            "PROCESS", "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF",
+            "STALLED", "IDLE", "OUT", (pages->hosts != NULL) ? "  HOST" : "");
 }
 
 /* Prints a row. `first` is 1 if the row above belongs to another process, or if
@@ -33,15 +33,16 @@ static void print_row(FILE *stream, const pages_t *pages, const top_row_t *row,
     char process[PAGES_PROCESS];
 
     pages_process(process, sizeof(process), page);
-    fprintf(
-        stream,
-        "%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% %9llu%s%s%s\n",
-        first ? process : "", page->head.pid, first ? page->program : "",
-        row->device, row->rail->num_lanes, row->figures.bytes_per_s / 1e6,
-        (double)row->rail->nominal / 1e6, row->figures.stalled * 100,
-        row->figures.idle * 100, (unsigned long long)row->figures.outstanding,
-        (host != NULL) ? "  " : "", (host != NULL) ? host : "",
-        row->item->alive ? "" : "  ended");
+    fprintf(stream,
+            "%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% "
+            "%9llu%s%s%s\n",
+            first ? process : "", page->head.pid, first ? page->program : "",
+            row->device, row->rail->num_lanes, row->figures.bytes_per_s / 1e6,
+            (double)row->rail->nominal / 1e6, row->figures.stalled * 100,
+            row->figures.idle * 100,
+            (unsigned long long)row->figures.outstanding,
+            (host != NULL) ? "  " : "", (host != NULL) ? host : "",
+            row->item->alive ? "" : "  ended");
 }
 
 /* Prints at most `most` of the latest events. */

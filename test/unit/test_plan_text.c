@@ -1,4 +1,4 @@
-/* Tests of topologies and demands as text, accepted and refused. */
+/* Tests topologies and demands as text, accepted and refused. */
 #include "config.h"
 #include "tools/plan_text.h"
 
@@ -805,8 +805,8 @@ static void test_demands_refused(void **state)
     refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
 }
 
-/* Demands may come in any order and in several parts. The result contains their
- * sums, in ascending order of pairs. */
+/* A pair of ranks may occur on several lines and in any order. The parser adds
+ * the bytes, and sorts the pairs. */
 static void test_sums(void **state)
 {
     mrail_rng_t rng;

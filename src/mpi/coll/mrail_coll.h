@@ -250,8 +250,8 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
-    MCA_COLL_MRAIL_VOTE,   /* determine whether any rank has a large demand */
-    MCA_COLL_MRAIL_SAME,   /* determine whether any rank's record has changed */
+    MCA_COLL_MRAIL_VOTE,   /* vote on whether any rank has a large demand */
+    MCA_COLL_MRAIL_SAME,   /* vote on whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
     MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for them */
     MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */

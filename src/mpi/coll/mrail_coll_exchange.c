@@ -295,7 +295,7 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
 
     fprintf(stderr,
             "mrail: coll: %s: a planned exchange has failed at rank %d (%s); "
-            "aborting the job\n",
+            "the job aborts\n",
             comm->c_name, ompi_comm_rank(comm), strerror(-ret));
     PMPI_Abort(comm, 1);
 }

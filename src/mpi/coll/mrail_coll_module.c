@@ -413,7 +413,7 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
          * on this rank only, and the other ranks would wait indefinitely. */
         fprintf(stderr,
                 "mrail: coll: out of memory for a communicator at rank %d; "
-                "aborting the job\n",
+                "the job aborts\n",
                 ompi_comm_rank(comm));
         PMPI_Abort(MPI_COMM_WORLD, 1);
         return NULL;

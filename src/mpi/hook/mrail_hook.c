@@ -133,11 +133,10 @@ static void peer_lost(const char *peer, const char *error)
     if (rank >= 0) {
         snprintf(rank_text, sizeof(rank_text), "%ld", rank);
     }
-    fprintf(
-        stderr,
-        "mrail: rank %s on %s permanently lost a peer (%s), %s; aborting the "
-        "job\n",
-        rank_text, host, error, peer);
+    fprintf(stderr,
+            "mrail: rank %s on %s permanently lost a peer (%s), %s; the job "
+            "aborts\n",
+            rank_text, host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }
