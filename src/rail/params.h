@@ -40,8 +40,7 @@
       "have port rules, and 1 if not.")                                       \
     X(MAX_QPS, "4096", UINT, max_qps,                                         \
       "Maximum number of QPs of this process, 1 to 65535.\n"                  \
-      "The value must be at least the number of peers. A quarter is "
-      "reserved\n" \
+      "The value must be at least the number of peers. A quarter is reserved\n" \
       "for peers that connect later. At the limit, the least recently used\n" \
       "lanes beyond the first lane of each peer are evicted. More QPs take\n" \
       "more NIC cache.")                                                      \
@@ -57,12 +56,9 @@
       "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", STRING, nic_index,                                     \
       "Index of this node's NICs on their leaf, for the choice of source\n"    \
-      "ports. One number applies to all rails. A comma-separated list has "
-      "one\n" \
-      "for each rail that is up, in the order of mrail info. A list that "
-      "names\n" \
-      "devices, as in mlx5_0=4,mlx5_1=5, does not depend on the state of "
-      "the\n" \
+      "ports. One number applies to all rails. A comma-separated list has one\n" \
+      "for each rail that is up, in the order of mrail info. A list that names\n" \
+      "devices, as in mlx5_0=4,mlx5_1=5, does not depend on the state of the\n" \
       "ports. -1 uses the host part of the IPv4 address of each rail. With\n"  \
       "SPINE_UPLINKS, the index counts the NICs of a pod.")                    \
     X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
@@ -71,8 +67,7 @@
     X(SL, "0", UINT, sl,                                                      \
       "Service level of all QPs, 0 to 15.")                                   \
     X(SEG_SIZE, "12k", SIZE, seg_size,                                        \
-      "Size of a receive buffer: the largest active message with its "
-      "header.\n" \
+      "Size of a receive buffer: the largest active message with its header.\n" \
       "A multiple of the path MTU avoids a short last packet.\n"              \
       "All processes of a job must use the same value.")                      \
     X(RX_QUEUE_LEN, "4096", UINT, rx_queue_len,                               \
@@ -89,8 +84,7 @@
       "Further QPs have a quarter of it.")                                    \
     X(RMA_CHUNK_SIZE, "auto", SIZE, rma_chunk_size,                           \
       "Size of one chunk of a large PUT or GET, 4k to 1g.\n"                  \
-      "Each chunk travels on one lane. 'auto' is 1 ms of work at the "
-      "measured\n" \
+      "Each chunk travels on one lane. 'auto' is 1 ms of work at the measured\n" \
       "bandwidth, from 64k to 1M, less near the end of the work, and 16M if\n" \
       "the peer can have only one lane.")                                     \
     X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                              \
@@ -101,8 +95,7 @@
       "chunks.")                                                              \
     X(TIMEOUT, "1s", TIME, timeout_s,                                         \
       "Transport timeout of a QP (local ACK timeout), 8us to 8796s.\n"        \
-      "The value is rounded up to 4.096us * 2^n. If it is small, a busy "
-      "peer\n" \
+      "The value is rounded up to 4.096us * 2^n. If it is small, a busy peer\n" \
       "on shared cores is mistaken for a dead one.")                          \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
       "Transport retries before a lane reports an error, 0 to 6.\n"           \
@@ -126,20 +119,15 @@
       "'mrail top', 'mrail info --events' and 'mrail trace' read the same\n"  \
       "variable.")                                                            \
     X(TELEMETRY_RECORDS, "4096", UINT, telemetry_records,                     \
-      "Records of chunks and messages that a process keeps for 'mrail "
-      "trace',\n" \
-      "0 to 1048576. A power of two is used, and at least 64. A record "
-      "takes\n" \
+      "Records of chunks and messages that a process keeps for 'mrail trace',\n" \
+      "0 to 1048576. A power of two is used, and at least 64. A record takes\n" \
       "32 bytes of TELEMETRY_DIR. 0 disables records.")                       \
     X(TELEMETRY_RECORDING, "y", BOOL, telemetry_recording,                    \
-      "Write records from the start. With 'n', a process writes records "
-      "only\n" \
-      "while 'mrail trace' follows it, so a killed process leaves none, and\n" "
-      " \
+      "Write records from the start. With 'n', a process writes records only\n" \
+      "while 'mrail trace' follows it, so a killed process leaves none, and\n"  \
       "'mrail diagnose' cannot compare rails.")                               \
     X(STATS_FILE, "", STRING, stats_file,                                     \
-      "File that receives counters, memory use and lanes (device, QP "
-      "number,\n" \
+      "File that receives counters, memory use and lanes (device, QP number,\n" \
       "UDP source port) as JSON when the transport closes.\n"                 \
       "%p is replaced by the process id. Empty: no file.")
 /* clang-format on */
@@ -159,7 +147,7 @@ typedef struct mrail_config {
 } mrail_config_t;
 
 #define MRAIL_SIZE_AUTO ((size_t)-1)
-      /* Bytes; an RC message is shorter than 2^31. */
+/* Bytes; an RC message is shorter than 2^31. */
 #define MRAIL_RMA_CHUNK_MAX (1ul << 30)
 
 /* Converts a TIME field to nanoseconds; infinity becomes MRAIL_NS_NEVER. */

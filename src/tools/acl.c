@@ -107,10 +107,8 @@ static const mrail_command_t command = {
     .name = ACL_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Writes switch rules that send each segment of RoCEv2 source ports out "
-        "of\n"
-        "one uplink, with the same segments as the lanes. Also checks rule "
-        "sets.\n",
+        "Writes switch rules that send each segment of RoCEv2 source ports out of\n"
+        "one uplink, with the same segments as the lanes. Also checks rule sets.\n",
     .options = table,
     .epilog =
         "Exit status: 0 done, 1 failure, 2 usage, or --check has findings or "

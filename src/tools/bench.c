@@ -302,10 +302,8 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Times MPI operations, and checks every byte of every iteration "
-        "outside\n"
-        "the timed part. RUN OPTION is any option of mrail run, and thus of "
-        "mpirun.\n"
+        "Times MPI operations, and checks every byte of every iteration outside\n"
+        "the timed part. RUN OPTION is any option of mrail run, and thus of mpirun.\n"
         "Under mpirun, mrail run or srun, this process is one of the ranks.\n",
     .options = bench_options,
     .epilog = "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n",

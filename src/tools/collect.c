@@ -269,16 +269,12 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Gathers the telemetry of this user's processes on some hosts, or on "
-        "this\n"
-        "machine, in one archive: rails, lanes, counters, events, records of "
-        "chunks,\n"
+        "Gathers the telemetry of this user's processes on some hosts, or on this\n"
+        "machine, in one archive: rails, lanes, counters, events, records of chunks,\n"
         "and MPI calls. Processes that were killed are part of it.\n"
         "\n"
-        "mrail diagnose, top, trace and info read the archive with --archive "
-        "FILE,\n"
-        "on any machine. Times of the hosts are aligned by exchanged "
-        "timestamps, and\n"
+        "mrail diagnose, top, trace and info read the archive with --archive FILE,\n"
+        "on any machine. Times of the hosts are aligned by exchanged timestamps, and\n"
         "ERROR is the bound of the error that remains.\n"
         "\n"
         "If a host cannot be reached, the archive contains the other hosts.\n",

@@ -313,8 +313,7 @@ const exporter_metric_t exporter_metrics[] = {
      "Last update of the telemetry page, in seconds since 1970.", of_update, 1,
      NULL, NULL},
     {"mrail_process_mpi_call_seconds", GAUGE, PROCESS,
-     "Time in the current collective or wait of MPI. 0: the process is in "
-     "none.",
+     "Time in the current collective or wait of MPI. 0: the process is in none.",
      of_in_call, 0, NULL, NULL},
     {"mrail_process_events_total", COUNTER, PROCESS,
      "Events of ports, paths, lanes and peers.", of_events, 1, NULL, NULL},

@@ -50,15 +50,12 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
-        "namespaces, runs CMD inside, and removes it.  Does not need root if "
-        "the\n"
-        "kernel allows user namespaces.  FABRIC is a file, '-' for stdin, or "
-        "the\n"
+        "namespaces, runs CMD inside, and removes it.  Does not need root if the\n"
+        "kernel allows user namespaces.  FABRIC is a file, '-' for stdin, or the\n"
         "name of an installed one, such as lab-8.\n",
     .options = table,
     .epilog =
-        "Software rails on the hosts: mrail run --soft lab ...  With port "
-        "rules, CMD\n"
+        "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"
         "gets UCX_MRAIL_UPLINKS of its leaf, unless you set it.\n"
         "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, 2 "
         "usage or an\n"

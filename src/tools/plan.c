@@ -92,10 +92,8 @@ static const mrail_command_t command = {
     .name = PLAN_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Plans which bytes of an exchange go over which rails and relays, so "
-        "that\n"
-        "the most loaded link carries as little as possible. Shows what the "
-        "plan\n"
+        "Plans which bytes of an exchange go over which rails and relays, so that\n"
+        "the most loaded link carries as little as possible. Shows what the plan\n"
         "gains, with a proof of how close to the optimum it is.\n",
     .options = table,
     .more = help_on_patterns,

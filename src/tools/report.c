@@ -247,16 +247,12 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Writes one HTML page about a job of this user on this machine: "
-        "bandwidth\n"
-        "over time, failures, the load of the rails, the slowest ranks, "
-        "counters and\n"
+        "Writes one HTML page about a job of this user on this machine: bandwidth\n"
+        "over time, failures, the load of the rails, the slowest ranks, counters and\n"
         "parameters. The page needs no network.\n"
         "\n"
-        "Follows a running job until it ends. Of a job that has ended "
-        "abnormally, it\n"
-        "reports what the telemetry files still contain. Without JOB, there "
-        "must be\n"
+        "Follows a running job until it ends. Of a job that has ended abnormally, it\n"
+        "reports what the telemetry files still contain. Without JOB, there must be\n"
         "only one job, or only one that runs.\n",
     .options = options,
     .epilog = "Exit status: 0 done, 1 no such job, or failure, 2 usage.\n",

@@ -178,15 +178,12 @@ static const mrail_command_t command = {
         "CMD begins at the first word that is neither an option nor the value\n"
         "of one, or after --, and is passed on unchanged. Other options go to\n"
         "mpirun; if an unknown one has a value, the -- is required. Your own\n"
-        "settings (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) are "
-        "kept.\n"
-        "If srun or another launcher has started this command as a rank, CMD "
-        "is\n"
+        "settings (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) are kept.\n"
+        "If srun or another launcher has started this command as a rank, CMD is\n"
         "executed with the same settings, without mpirun.\n",
     .options = run_options,
     .epilog =
-        "Exit status: that of mpirun or CMD; 1 if it could not start, 2 usage "
-        "or an\n"
+        "Exit status: that of mpirun or CMD; 1 if it could not start, 2 usage or an\n"
         "invalid parameter of the transport.\n",
     .other = take_for_mpirun,
     .operands = 1};

@@ -133,18 +133,15 @@ static const mrail_command_t command = {
     .name = SIMULATE_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Simulates exchanges over a fabric as flows with max-min fair rates, "
-        "and\n"
-        "compares ways to choose paths by time, load of uplinks and queue "
-        "pairs.\n"
+        "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
+        "compares ways to choose paths by time, load of uplinks and queue pairs.\n"
         "FABRIC is a file (mrail-fabric(5)), '-' for stdin, or the name of an\n"
         "installed one: ctccl, ethereal-256, ethereal-512, lab-4, lab-8,\n"
         "paralet-128, paralet-1024.\n",
     .options = table,
     .more = help_on_methods,
     .epilog =
-        "Exit status: 0 done, 1 a message has no path or failure, 2 usage or "
-        "an "
+        "Exit status: 0 done, 1 a message has no path or failure, 2 usage or an "
         "invalid\nfile.\n",
     .other = take_fabric};
 

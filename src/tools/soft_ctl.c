@@ -168,8 +168,7 @@ static void soft_ctl_help(FILE *stream)
 {
     static const char words[] =
         "\nActions:\n"
-        "  rate=RATE           the rate of both directions: 100MB/s, 800Mb/s, "
-        "max\n"
+        "  rate=RATE           the rate of both directions: 100MB/s, 800Mb/s, max\n"
         "  egress=RATE         the rate at which the rail sends\n"
         "  ingress=RATE        the rate at which the rail receives\n"
         "  loss=PPM            packets lost per million, in both directions\n"
@@ -182,10 +181,8 @@ static void soft_ctl_help(FILE *stream)
         "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
         "ACTION\n"
         "  at WHEN [...] [node LIST] gpu LIST [peer LIST] ACTION\n"
-        "WHEN is a time from the start (10ms), or 'packet N' or 'byte N' (64k) "
-        "that\n"
-        "the rail sends. LIST is * or 0,2,3. 'for' undoes the action after "
-        "TIME.\n"
+        "WHEN is a time from the start (10ms), or 'packet N' or 'byte N' (64k) that\n"
+        "the rail sends. LIST is * or 0,2,3. 'for' undoes the action after TIME.\n"
         "Actions:\n";
 
     fputs(words, stream);
@@ -366,9 +363,9 @@ static unsigned soft_ctl_word(void *target, char **argv)
 static const mrail_command_t command = {
     .name = CTL_COMMAND,
     .synopsis = synopsis,
-    .about = "Changes software rails while jobs run: all rails, or those that "
-             "--node and\n"
-             "--rail select. With --gpu, changes software GPUs instead.\n",
+    .about =
+        "Changes software rails while jobs run: all rails, or those that --node and\n"
+        "--rail select. With --gpu, changes software GPUs instead.\n",
     .options = soft_ctl_options,
     .more = soft_ctl_help,
     .epilog = "Exit status: 0 done, 1 failure or not finished, 2 usage.\n",

@@ -147,18 +147,14 @@ static const mrail_command_t command = {
     .name = SOFT_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of "
-        "the\n"
-        "machine's own, and with software GPUs if --gpus is given. Needs "
-        "neither\n"
+        "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
+        "machine's own, and with software GPUs if --gpus is given. Needs neither\n"
         "hardware nor root.\n",
     .options = soft_run_options,
     .epilog =
-        "The session is created if it does not exist, and ends 0.2 s after its "
-        "last\n"
+        "The session is created if it does not exist, and ends 0.2 s after its last\n"
         "process. Until then, a command with matching options joins it.\n"
-        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no rails, 2 "
-        "usage.\n",
+        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no rails, 2 usage.\n",
     .operands = 1};
 
 static void soft_run_rates(soft_run_t *run)

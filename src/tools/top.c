@@ -260,27 +260,20 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Shows what each rail of this user's processes on this machine "
-        "carries:\n"
+        "Shows what each rail of this user's processes on this machine carries:\n"
         "\n"
-        "  LANES    queue pairs that are up        MB/S   rate over the "
-        "interval\n"
+        "  LANES    queue pairs that are up        MB/S   rate over the interval\n"
         "  OF       rate of the port               OUT    bytes in flight\n"
         "  STALLED  share of time in which work was outstanding on a lane and\n"
-        "           nothing completed, because of the network or the other "
-        "end\n"
+        "           nothing completed, because of the network or the other end\n"
         "  IDLE     share of time in which a lane had no work, but others did\n"
         "\n"
-        "It also shows the last events. A process that was killed is shown as "
-        "ended.\n"
-        "On a terminal, it shows a page at a time: space and b turn pages, s "
-        "changes\n"
-        "the order, q quits. --job, --rank, --rail and --program are "
-        "filters.\n",
+        "It also shows the last events. A process that was killed is shown as ended.\n"
+        "On a terminal, it shows a page at a time: space and b turn pages, s changes\n"
+        "the order, q quits. --job, --rank, --rail and --program are filters.\n",
     .options = top_options,
     .epilog =
-        "Exit status: 0 done, 1 no process or rail to show, or failure, 2 "
-        "usage.\n"};
+        "Exit status: 0 done, 1 no process or rail to show, or failure, 2 usage.\n"};
 
 int main(int argc, char **argv)
 {

@@ -33,16 +33,15 @@ static void print_row(FILE *stream, const pages_t *pages, const top_row_t *row,
     char process[PAGES_PROCESS];
 
     pages_process(process, sizeof(process), page);
-    fprintf(stream,
-            "%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% "
-            "%9llu%s%s%s\n",
-            first ? process : "", page->head.pid, first ? page->program : "",
-            row->device, row->rail->num_lanes, row->figures.bytes_per_s / 1e6,
-            (double)row->rail->nominal / 1e6, row->figures.stalled * 100,
-            row->figures.idle * 100,
-            (unsigned long long)row->figures.outstanding,
-            (host != NULL) ? "  " : "", (host != NULL) ? host : "",
-            row->item->alive ? "" : "  ended");
+    fprintf(
+        stream,
+        "%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% %9llu%s%s%s\n",
+        first ? process : "", page->head.pid, first ? page->program : "",
+        row->device, row->rail->num_lanes, row->figures.bytes_per_s / 1e6,
+        (double)row->rail->nominal / 1e6, row->figures.stalled * 100,
+        row->figures.idle * 100, (unsigned long long)row->figures.outstanding,
+        (host != NULL) ? "  " : "", (host != NULL) ? host : "",
+        row->item->alive ? "" : "  ended");
 }
 
 /* Prints at most `most` of the latest events. */

@@ -273,8 +273,7 @@ static void test_kinds(void **state)
          REPORT_PATH, 0, 1, 0x1000},
         {"path 9 to peer 0000000000001000: up -> retired (probes lost)",
          REPORT_PATH, -1, 0, 0x1000},
-        {"lane 1 to peer 0000000000001000: source port 5 -> 7 (shares its "
-         "path)",
+        {"lane 1 to peer 0000000000001000: source port 5 -> 7 (shares its path)",
          REPORT_MOVE, 1, 1, 0x1000},
         {"peer 0000000000001000 is gone: it has shut down", REPORT_PEER, -1, 0,
          0x1000},

@@ -218,19 +218,15 @@ static void test_lanes(void **state)
     assert_string_equal(
         text,
         "job job0\n"
-        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES    "
-        " "
+        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES     "
         "MB/S       OUT  STATE\n"
-        "rank 1          101 0000000000000001    1 mlx5_1:1     50001     7    "
-        " "
+        "rank 1          101 0000000000000001    1 mlx5_1:1     50001     7     "
         " 0.0         4  \n"
         "\n"
         "job job1\n"
-        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES    "
-        " "
+        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES     "
         "MB/S       OUT  STATE\n"
-        "rank 1          104 0000000000000001    1 mlx5_1:1     50004     7    "
-        " "
+        "rank 1          104 0000000000000001    1 mlx5_1:1     50004     7     "
         " 0.0         1  \n"
         "3 more lanes are not in the pages\n");
     free(text);

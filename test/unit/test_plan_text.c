@@ -295,8 +295,8 @@ static const struct {
     {SIZED, "t:3: the topology has no ranks; add a line 'ranks NODES COUNT"},
     {"node 2",
      "t:1: 'node' is not a statement; expected one of: nodes, rails, rail, "
-     "ranks, reach, "
-     "pairwise, link, switch, leaf_group, uplink, hairpin, cross_rail"},
+     "ranks, reach, pairwise, link, switch, leaf_group, uplink, hairpin, "
+     "cross_rail"},
     {SIZED "Rail * * 1GB", "t:3: 'Rail' is not a statement"},
     {"nodes", "t:1: too few words: nodes N"},
     {"nodes 1 2", "t:1: too many words: nodes N"},
