@@ -245,8 +245,8 @@ static int cut_line(mrail_text_line_t *line, char *text)
     return 0;
 }
 
-/* Calls `func` for each line of the NUL-terminated `text`, and once more at the
- * end. */
+/* Calls `func` for each line of the NUL-terminated `text`, and finally once
+ * with num == 0. */
 static int run_lines(mrail_text_line_t *line, char *text,
                      mrail_text_line_func_t func, void *arg)
 {

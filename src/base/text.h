@@ -74,8 +74,7 @@ int mrail_text_sequence(mrail_text_line_t *line, const char *word,
 
 unsigned mrail_text_list_count(const mrail_text_list_t *list);
 
-/* Returns the i-th number in the order of the text, for i <
- * mrail_text_list_count(). */
+/* Returns the i-th number in text order, for i < mrail_text_list_count(). */
 unsigned mrail_text_list_at(const mrail_text_list_t *list, unsigned i);
 
 /* Returns the smallest number >= least, or MRAIL_TEXT_LIST_END. */

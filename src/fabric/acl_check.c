@@ -206,7 +206,7 @@ static void check_holes(checker_t *checker)
 
 /* ---- Segments ---- */
 
-/* Numbers the targets in the order of the text. */
+/* Numbers the targets in text order. */
 static void number_targets(checker_t *checker)
 {
     const acl_reader_t *reader = &checker->reader;

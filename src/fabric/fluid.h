@@ -3,12 +3,11 @@
  *
  * A group is a number of bytes that one or more flows carry together. Examples
  * are a message with a single flow, and a message whose lanes pull from it. At
- * each moment, the rates of all flows are max-min fair: no flow can become
- * faster without slowing down another flow that is no faster. The rates are
- * computed by progressive filling: the link with the lowest capacity per flow
- * fixes the rates of its flows, then the next link, and so on. Rates change
- * when a group starts or ends. Source: Bertsekas and Gallager, Data Networks,
- * 6.5.2.
+ * any time, the rates of all flows are max-min fair: a flow can become faster
+ * only by slowing down another flow that is no faster. The rates are computed
+ * by progressive filling: the link with the lowest capacity per flow fixes the
+ * rates of its flows, then the next link, and so on. Rates change when a group
+ * starts or ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
  *
  * The model is pure and deterministic, but not thread-safe. Times are in
  * seconds, rates in bytes per second.

@@ -19,10 +19,10 @@
  *
  * Lanes that all collide equally also have equal rates, but their sum is below
  * the rate of the rail. In that case, the controller makes trials: it moves a
- * lane, and moves it back if the sum does not rise. If trials bring no gain,
- * the fabric can carry no more, for example because the uplinks together are
- * slower than the rail. Trials then stop until the sum drops, or until the
- * maximum back-off ends.
+ * lane, and moves it back if the sum does not rise. If trials do not raise the
+ * sum, the fabric is full, for example because the uplinks together are slower
+ * than the rail. Trials then stop until the sum drops, or until the maximum
+ * back-off ends.
  *
  * One lane moves at a time, and the number of moves in an episode is limited.
  * After an unsuccessful episode, the controller backs off, because paths are

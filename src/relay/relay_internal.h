@@ -66,7 +66,7 @@ typedef struct mrail_relay_hop {
     uint64_t num_seen;   /* number of chunks received or popped */
     /* ranks before and after this one; NONE if none */
     uint32_t prev, next;
-    uint32_t out; /* index in outs; NONE: `next` is on this node */
+    uint32_t out; /* index in outs; NONE if `next` is on this node */
     /* valid if this rank is the sender: ends of the flow's network hop or of
      * its path within the node, and index of that pair in budgets */
     uint32_t egress, ingress;

@@ -28,7 +28,7 @@
 /* Maximum time in a copy, so that sums of a few times do not wrap around. */
 #define MRAIL_CALLS_MAX_NS (UINT64_C(1) << 62)
 
-/* A finished wait is recorded if it was at least this long. */
+/* Minimum length of a wait that is recorded when it ends. */
 #define MRAIL_CALLS_LONG_NS MRAIL_NS_PER_SEC
 
 #define MRAIL_CALLS_KINDS(X)                                                   \

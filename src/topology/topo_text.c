@@ -228,7 +228,7 @@ static int group_list(mrail_topo_reader_t *reader, const char *word,
 /* The capacities in an uplink line: the total of a leaf, or one capacity for
  * each of its uplinks. */
 typedef struct uplinks {
-    unsigned count; /* 0: `up` and `down` are totals */
+    unsigned count; /* 0 if `up` and `down` are totals */
     double up[MRAIL_PLAN_MAX_UPLINKS], down[MRAIL_PLAN_MAX_UPLINKS];
 } uplinks_t;
 

@@ -67,7 +67,7 @@ struct mca_coll_mrail_dt_cursor {
     uint64_t at;   /* offset at which the last call stopped, or NOWHERE if
                     * unusable */
     uint64_t base; /* start of the element with offset `at` */
-    int is_pack;   /* 1: `writer` does not exist */
+    int is_pack;   /* 1 if `writer` does not exist */
     opal_convertor_t reader, writer;
 };
 #define NOWHERE UINT64_MAX

@@ -33,7 +33,7 @@ typedef struct mca_coll_mrail_gpus {
     int is_known;                /* 1 if the entries have been exchanged */
     int has_all;                 /* 1 if every rank has a GPU */
     int any_pairwise;
-    int is_refused; /* 1 if relay slots in device memory are not possible */
+    int is_refused; /* 1 if relay slots cannot be in device memory */
 } mca_coll_mrail_gpus_t;
 
 /* The caller owns the arrays, which must outlive the object. Returns 0 or

@@ -42,7 +42,8 @@
  * may overlap.
  *
  * Locking: threads that wait in MPI, and those that make progress, advance the
- * ops. module->is_busy is a lock for one thread per communicator.
+ * ops. module->is_busy limits the progress of a communicator to one thread at a
+ * time.
  */
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
@@ -84,7 +85,7 @@ typedef struct mca_coll_mrail_settings {
     unsigned long long relay_memory, copy_bandwidth, rail_bandwidth,
         inflight_us;
     bool cross_rail, plan_budget;
-    char *topology; /* path of the topology file; NULL or empty: none */
+    char *topology; /* path of the topology file; NULL or empty if none */
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
 
@@ -180,22 +181,22 @@ struct mca_coll_mrail_module {
     mca_coll_mrail_op_t
         *spare; /* op for blocking calls; NULL if in use, or not created yet */
     int posted_lock;        /* locks `posted`; held for a few instructions */
-    mrail_list_t posted;    /* new ops, in the order of the calls */
+    mrail_list_t posted;    /* new ops, in call order */
     int is_busy;            /* locks all fields below */
-    mrail_list_t ops;       /* started ops, in the order of the calls */
+    mrail_list_t ops;       /* started ops, in call order */
     unsigned num_exchanges; /* number of ops in an exchange without a plan */
     mca_coll_mrail_op_t *relaying; /* the op with a planned exchange, or NULL */
 
     /* state of the steps: */
     int is_agreed; /* 1 if all ranks have the memory for agreement rounds */
     int is_ready;  /* 1 if this rank has the memory that the next steps need */
-    mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
+    mca_coll_mrail_topology_t *topology; /* NULL if `away` is set */
     /* by rank: its rank in MPI_COMM_WORLD; NULL if there is no topology file */
     uint32_t *world;
     mca_coll_mrail_schedule_t *schedule;
     mrail_plans_comm_t *plans; /* where forecasts are exported; NULL if they are
                                 * not exported */
-    int has_plans;             /* 1: `plans` is set */
+    int has_plans;             /* 1 once `plans` has been determined */
     /* last agreement records of all ranks, and those that are arriving */
     mca_coll_mrail_records_t records, incoming;
     mca_coll_mrail_agreement_t agreement; /* summary of `records` */
@@ -208,7 +209,7 @@ struct mca_coll_mrail_module {
     unsigned plan_cost_level; /* level to announce; see plan_cost.h */
     pthread_t planner; /* thread that makes a plan; see mrail_coll_plan.c */
     int has_planner;
-    int is_planning; /* atomic: 1 until the thread is done */
+    int is_planning; /* atomic; 1 until the thread is done */
     uint64_t *own;   /* record of this rank, while it is being written */
     size_t own_words;
     /* in words, and equal on all ranks: `room` is the total record length for
@@ -430,8 +431,9 @@ mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
 void mca_coll_mrail_plan_start(mca_coll_mrail_op_t *op);
 int mca_coll_mrail_plan_progress(mca_coll_mrail_op_t *op);
 
-/* At verbosity 2, rank 0 prints the forecast of the schedule, and whether it is
- * executed. */
+/* At verbosity 2 or higher, rank 0 prints the forecast of the schedule, and
+ * whether it is executed. At verbosity 3, it also prints the load of each link,
+ * and every process counts its uplinks. */
 void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
 
 /* Rank 0 exports the forecast of a new schedule to the telemetry files. */

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocations have a reserve, so that they seldom grow. */
+/* Allocations include a reserve, so that they rarely grow. */
 #define WITH_RESERVE(words) ((words) + (words) / 2)
 
 /* ---- rails ---- */

@@ -223,7 +223,7 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b)
 
 /* A second gather costs about as much as this many words. */
 #define ROUND_WORDS (65536u / sizeof(uint64_t))
-/* Padding up to this many words is worthwhile even if it is seldom used. */
+/* Padding up to this many words costs little, even if it is rarely needed. */
 #define SPARE_WORDS (16384u / sizeof(uint64_t))
 
 /* Returns the longest block that a record can need and that takes at most

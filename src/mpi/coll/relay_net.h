@@ -1,6 +1,6 @@
 /*
  * Moves relay chunks between nodes with RDMA READs. The receiver READs each
- * chunk from a slot of the sender into a slot of its own:
+ * chunk from a slot of the sender into one of its own slots:
  *
  *   sender                                   receiver
  *     offer: address, length, key  ------->

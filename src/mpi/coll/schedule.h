@@ -139,7 +139,7 @@ int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
  * forecast.is_gain is 1 if the schedule is worth executing. Single-rail ranks
  * always execute a plan. For multi-rail ranks, a plan is made only if the
  * forecast shows that it can save time. With params.plan_budget, a plan is made
- * only once it repays the time to make it. Without a plan, the schedule is
+ * only once the missed savings reach its cost. Without a plan, the schedule is
  * empty.
  */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,

@@ -179,7 +179,7 @@ static void take_rails(mca_coll_mrail_topology_t *topology)
     }
 }
 
-/* ---- possible gain of a plan ---- */
+/* ---- benefit of a plan ---- */
 
 /* Rates count as equal if their relative difference is below this value. */
 #define SAME_RATE 0.01
@@ -317,8 +317,7 @@ static int topology_allocate(mca_coll_mrail_topology_t *topology)
                : -ENOMEM;
 }
 
-/* Fills in nodes and rails. Returns the reason why this is not possible, or
- * NULL. */
+/* Fills in nodes and rails. Returns NULL, or the reason if this fails. */
 static const char *topology_fill(mca_coll_mrail_topology_t *topology,
                                  const mca_coll_mrail_rank_entry_t *entries)
 {

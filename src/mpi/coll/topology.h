@@ -37,7 +37,7 @@ typedef struct mca_coll_mrail_rank_entry {
     uint64_t num_rails;
     uint64_t speed; /* sum of the rates of its rails, bytes per second */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
-    uint64_t address_length;            /* 0: RDMA READs are not available */
+    uint64_t address_length;            /* 0 if RDMA READs are not available */
     uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
     /* bytes per second of the port of each rail; 0 if unknown */
     uint64_t rates[UCT_MRAIL_MAX_RAILS];

@@ -121,7 +121,7 @@ static int find_shim(char *path, size_t size)
 
 /* ---- loss of a peer ---- */
 
-static int is_initialized; /* 1: PMPI_Abort may be called */
+static int is_initialized; /* 1 if PMPI_Abort may be called */
 static uct_mrail_shim_on_loss_func_t on_loss;
 
 static void peer_lost(const char *peer, const char *error)

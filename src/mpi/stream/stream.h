@@ -60,10 +60,10 @@ int mrail_stream_comm_create(MPI_Comm comm, struct CUstream_st *stream,
                              MPI_Comm *stream_comm_p);
 
 /*
- * Like MPI_Alltoallv(), in the order of the stream of `stream_comm`. Buffers
- * may be in host or device memory, if MPI_Alltoallv() can use them. The
- * function copies the arrays. Buffers and datatypes must stay valid until the
- * stream has completed the exchange.
+ * Like MPI_Alltoallv(), but ordered in the stream of `stream_comm`. Buffers may
+ * be in host or device memory, if MPI_Alltoallv() can use them. The function
+ * copies the arrays. Buffers and datatypes must stay valid until the stream has
+ * completed the exchange.
  */
 int mrail_alltoallv_enqueue(const void *send, const int *send_counts,
                             const int *send_offsets, MPI_Datatype send_type,
