@@ -138,8 +138,7 @@ static int find_paths(const sim_t *sim, uint32_t nic, uint32_t target,
 }
 
 /* Marks the flow's path as bad, then tries random good paths until one of them
- * works.
- *  */
+ * works. */
 static int try_good_paths(sim_t *sim, const sim_flow_t *flow,
                           mrail_ethereal_paths_t *paths, uint32_t *usable)
 {

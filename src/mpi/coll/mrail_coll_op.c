@@ -394,8 +394,7 @@ void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module)
         unlock(&active_lock);
         if (is_pinned) {
             sched_yield(); /* the other thread soon notices that the list is
-                            * empty
-                            *  */
+                            * empty */
         }
     }
 }
