@@ -5,3 +5,4 @@
 
 #include "kernels/copy.inc"
 #include "kernels/pattern.inc"
+#include "kernels/relay.inc"

@@ -104,7 +104,7 @@ expect_none 'without UCX_TLS, the hook prints nothing' "$tmp/log" 'mrail: '
 
 job "$tmp/log" -x UCX_TLS=mrail,self -x UCX_NET_DEVICES=eth77
 expect_count 'UCX_NET_DEVICES: reported once per node' "$tmp/log" \
-    'UCX_NET_DEVICES=eth77 leaves its device out' 1
+    'UCX_NET_DEVICES=eth77 excludes its device' 1
 
 # ---- a lost peer ends the job ----
 

@@ -78,9 +78,18 @@
 
 /* ---- component ---- */
 
+/* How relays with buffers on GPUs copy. */
+typedef enum mca_coll_mrail_gpu {
+    MCA_COLL_MRAIL_GPU_AUTO, /* as copy: it leaves all multiprocessors to
+                              * the application */
+    MCA_COLL_MRAIL_GPU_COPY,
+    MCA_COLL_MRAIL_GPU_KERNEL
+} mca_coll_mrail_gpu_t;
+
 typedef struct mca_coll_mrail_settings {
     int priority;
     int verbose;
+    int gpu; /* mca_coll_mrail_gpu_t */
     unsigned long long relay_threshold, relay_chunk_size, relay_buffers;
     unsigned long long relay_memory, copy_bandwidth, rail_bandwidth,
         inflight_us;

@@ -12,8 +12,8 @@ void mrail_op_release(mrail_engine_t *engine, mrail_op_t *op);
 void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done,
                        int status) MRAIL_DATA MRAIL_NO_CTL;
 
-/* Completes `done` in the next progress call of its iface. Calls no
- * callback. */
+/* Completes `done` in the next progress call of its iface, or immediately if it
+ * has no callback. Calls no callbacks. */
 void mrail_done_defer(mrail_engine_t *engine, mrail_done_t *done,
                       int status) MRAIL_DATA;
 

@@ -15,8 +15,9 @@
 _Static_assert(((int)MRAIL_RING_PUT == (int)MRAIL_OP_PUT) &&
                    ((int)MRAIL_RING_GET == (int)MRAIL_OP_GET) &&
                    ((int)MRAIL_RING_READ == (int)MRAIL_OP_VISIBLE),
-               "the kind of an operation is the kind of its records");
-_Static_assert(MRAIL_MAX_SLOTS <= MRAIL_RING_LANES, "lanes of a record");
+               "kinds of operations must equal kinds of records");
+_Static_assert(MRAIL_MAX_SLOTS <= MRAIL_RING_LANES,
+               "a record must be able to hold any lane number");
 
 static inline int mrail_record_is_on(const mrail_engine_t *engine)
 {

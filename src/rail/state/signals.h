@@ -5,7 +5,7 @@
 
 #include "rail/state/engine.h"
 
-/* Starts stall detection for the peer, because something was sent. Data-path
+/* Starts stall detection for the peer, because it has work in flight. Data-path
  * lock held. */
 void mrail_stall_begin(mrail_peer_t *peer);
 
