@@ -508,7 +508,7 @@ static void test_zero_byte_and_length(void **state)
     assert_int_equal(mrail_acl_check(MRAIL_ACL_IOS, large, sizeof(large), 0, 1,
                                      stderr, &report, why, sizeof(why)),
                      -EINVAL);
-    acl_test_has(why, "longer than");
+    acl_test_has(why, "the text exceeds");
 }
 
 /* Findings other than gaps and overlaps. */
