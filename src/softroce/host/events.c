@@ -185,7 +185,7 @@ static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
             return -1;
         }
         pthread_mutex_lock(&ctx->lock);
-        /* Another reader may have been faster, so this checks again under the
+        /* Another reader may have read the record, so check again under the
          * lock, which only one reader holds. */
         if ((poll(&pollfd, 1, 0) == 1) &&
             (read(fd, record, size) == (ssize_t)size)) {
@@ -271,8 +271,8 @@ int sroce_event_get_async(sroce_host_ctx_t *ctx, struct ibv_async_event *event)
     return 0;
 }
 
-/* Port events are not counted: they do not name a device, and nothing waits for
- * their acknowledgement. */
+/* Port events are not counted: they do not name a device, and this library
+ * never waits for their acknowledgement. */
 void sroce_event_ack_async(struct ibv_async_event *event)
 {
     sroce_host_ctx_t *ctx;
