@@ -27,7 +27,7 @@ static const struct {
     {"info", "show rails, parameters, memory and events"},
     {"lab", "build a fabric of network namespaces and run a command in it"},
     {"lanes", "show how many lanes a fabric without port rules needs"},
-    {"plan", "plan an exchange and show what the plan gains"},
+    {"plan", "plan an exchange and show how much time the plan saves"},
     {"report", "write one page about a job, as HTML"},
     {"run", "run an MPI program over mrail, on NICs or software rails"},
     {"simulate", "simulate exchanges over a fabric of switches"},
