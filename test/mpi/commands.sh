@@ -132,7 +132,7 @@ expect_run 'run --stock' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
 
 [ -x "$libexec/mrail-bench" ] ||
     skip_all 'mrail bench is not built: configure found no Open MPI'
-expect_run 'bench without ranks' 2 'no number of ranks: give -np' "$mrail" bench alltoallv
+expect_run 'bench without ranks' 2 'the number of ranks is missing; give -np' "$mrail" bench alltoallv
 expect_run 'bench with a malformed size' 2 'expected sizes below 2g' \
     "$mrail" bench p2p --sizes 12q
 expect_run 'bench with a hotspot above 1' 2 'a fraction' \
@@ -144,7 +144,7 @@ expect_run 'bench --dst without --hotspot' 2 'dst requires --hotspot' \
 expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of shift.single.both' \
     "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
 
-expect_run 'bench p2p with an odd number of ranks' 2 'p2p needs pairs' \
+expect_run 'bench p2p with an odd number of ranks' 2 'p2p requires an even number of ranks' \
     "$mrail" bench p2p -np 3
 expect_run 'bench moe with a skew of 1' 2 \
     '--skew 1: expected a fraction from 0 to below 1' \
@@ -210,7 +210,7 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect_run 'bench p2p in a job of three ranks' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
     expect_run 'bench as a rank refuses options of mpirun' 2 \
-        'tag-output is not an option for a rank' \
+        'tag-output is not an option for ranks' \
         $plain alltoallv --sizes 1000 --tag-output
     expect_run 'bench alltoallv detects a wrong byte' 1 '"data_ok": false' \
         $plain alltoallv --sizes 1000 --json --self-test-corrupt

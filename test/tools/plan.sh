@@ -160,7 +160,7 @@ says 'the comparison: a bound has no relayed bytes' \
     '^SABRE \(bound\) +[0-9.]+ ms +-?[0-9.]+ % +-$'
 says 'the comparison: the pairwise exchange has seven rounds' '^pairwise .* 7$'
 plans 'the comparison: an arm that is not served' 0 \
-    '^RailS +not served:  the nodes are in several leaf groups' \
+    '^RailS +not supported:  the nodes are in several leaf groups' \
     --topo "$tmp/groups" --pattern zipf --compare
 plans 'no comparison without the option' 0 '^congestion ' \
     --topo "$tmp/mesh" --demand "$tmp/hot"
@@ -313,14 +313,14 @@ refused()
 }
 
 mesh=$tmp/mesh
-refused 'no topology' 'no topology: give' --pattern uniform
-refused 'no demands' 'no demands: give' --topo "$mesh"
-refused 'two demands' 'two sources of demands: give' --topo "$mesh" \
+refused 'no topology' 'the topology is missing; give' --pattern uniform
+refused 'no demands' 'the demands are missing; give' --topo "$mesh"
+refused 'two demands' 'there are two sources of demands; give' --topo "$mesh" \
     --demand "$tmp/hot" --pattern uniform
-refused 'stdin twice' 'stdin can be only one file' --topo - --demand -
+refused 'stdin twice' 'only one of --topo and --demand can' --topo - --demand -
 refused 'an unknown option' "unknown option '--fast'" --fast
 refused 'a stray word' "unknown argument 'fast'" --topo "$mesh" fast
-refused 'an option without its value' '--svg needs a value' --svg
+refused 'an option without its value' '--svg requires a value' --svg
 refused 'no such topology' '.*/none: No such file' --topo "$tmp/none" \
     --pattern uniform
 refused 'a folder' '.*: Is a directory' --topo "$tmp" --pattern uniform

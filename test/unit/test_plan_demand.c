@@ -494,8 +494,8 @@ static void test_make_refused(void **state)
         {"moe:k=5,experts=4", 9, -EINVAL,
          "k=5: a token goes to k different experts, but there are only 4"},
         {"incast:receivers=4", 4, -EINVAL,
-         "4 receivers and 1 senders: there are "
-         "4 ranks, and none can be both"},
+         "4 receivers and 1 senders are too many: there are 4 ranks, and "
+         "a rank cannot be both"},
         {"incast:receivers=4", 3, -EINVAL, "4 receivers and 1 senders"},
         {"incast:receivers=4,senders=5", 8, -EINVAL,
          "4 receivers and 5 senders"},
