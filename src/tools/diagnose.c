@@ -97,13 +97,11 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Reports the causes of delays in the jobs of this user on this "
-        "machine: a\n"
-        "rank that has exited, is stopped, or makes its MPI calls in another "
-        "order;\n"
-        "a rail or a path; too few cores; or a rank that computes while other "
-        "ranks\n"
-        "wait. Shows the evidence and, for each rank:\n"
+        "Reports the causes of delays in the jobs of this user on this\n"
+        "machine: a rank that has exited, is stopped, or makes its MPI\n"
+        "calls in another order; a rail or a path; too few cores; or a rank\n"
+        "that computes while other ranks wait. Shows the evidence and, for\n"
+        "each rank:\n"
         "\n"
         "  STATE    state of its process (ps)     RUNS, WAITS  share of time in which\n"
         "  CALLS    collectives entered           it had a core, or waited for one;\n"

@@ -50,16 +50,16 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
-        "namespaces, runs CMD in it, and removes it.  Does not require root if "
-        "the\n"
-        "kernel allows user namespaces.  FABRIC is a file, '-' for stdin, or the\n"
-        "name of an installed fabric, such as lab-8.\n",
+        "namespaces, runs CMD in it, and removes it.  Does not require root\n"
+        "if the kernel allows user namespaces.  FABRIC is a file, '-' for\n"
+        "stdin, or the name of an installed fabric, such as lab-8.\n",
     .options = table,
     .epilog =
-        "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"
-        "inherits UCX_MRAIL_UPLINKS of its leaf, unless you set it.\n"
-        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, 2 usage or an\n"
-        "invalid fabric.\n",
+        "Software rails on the hosts: mrail run --soft lab ...  With port\n"
+        "rules, CMD inherits UCX_MRAIL_UPLINKS of its leaf, unless you set\n"
+        "it.\n"
+        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, 2\n"
+        "usage or an invalid fabric.\n",
     .operands = 1};
 
 /* Returns 1 if the /24 subnet of an address overlaps a network of the lab. */

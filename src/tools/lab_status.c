@@ -156,9 +156,8 @@ int lab_main_status(char **argv)
         .name = STATUS_COMMAND,
         .synopsis = synopsis,
         .about =
-            "In a lab, shows bytes, packets, drops and utilisation of each "
-            "link, in both\n"
-            "directions.\n",
+            "In a lab, shows bytes, packets, drops and utilisation of each\n"
+            "link, in both directions.\n",
         .options = table,
         .epilog = "Exit status: 0 done, 1 no lab, 2 usage.\n"};
     status_t status = {0};

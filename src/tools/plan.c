@@ -91,10 +91,10 @@ static const mrail_command_t command = {
     .name = PLAN_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Plans which bytes of an exchange go over which rails and relays, so that\n"
-        "the most loaded link carries as little as possible. Shows how much "
-        "time the\n"
-        "plan saves, with a proof of how close to the optimum it is.\n",
+        "Plans which bytes of an exchange go over which rails and relays,\n"
+        "so that the most loaded link carries as little as possible. Shows\n"
+        "how much time the plan saves, with a proof of how close to the\n"
+        "optimum it is.\n",
     .options = table,
     .more = help_on_patterns,
     .epilog =

@@ -32,7 +32,7 @@ expect_run 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
 expect_run 'mrail alone' 2 '^Usage: mrail COMMAND' "$mrail"
 expect_run 'an unknown command' 2 "no command 'fly'" "$mrail" fly
 expect_run 'a command with a path' 2 "no command '../mrail'" "$mrail" ../mrail
-expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
+expect_run 'run without a command' 2 'missing command' "$mrail" run -np 2
 # A copy of mrail info, next to a stand-in for mrail run that records its
 # arguments.
 fake=$tmp/moved/libexec/mrail
@@ -81,7 +81,7 @@ expect_run 'run without --: the command keeps its own --' 0 '-- app -- y$' \
     "$mrail" run -np 2 --soft 2x1 --tag-output --print app -- y
 expect_run 'run: the value of an unknown option before --' 0 ' --frob 1 .*-- app$' \
     "$mrail" run --soft 2x1 --print --frob 1 -- app
-expect_run 'run: a value is missing' 2 'no command' "$mrail" run -x
+expect_run 'run: a value is missing' 2 'missing command' "$mrail" run -x
 for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     expect_run "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
@@ -109,11 +109,11 @@ damage without checksums|at 0s corrupt 1%
 END
 expect_run 'run with a script that does not exist' 2 'none: No such file' \
     "$mrail" run --soft 2x2 --script "$tmp/none" -- true
-expect_run 'run with a directory as a script' 2 'not a file' \
+expect_run 'run with a directory as a script' 2 'expected a regular file' \
     "$mrail" run --soft 2x2 --script "$tmp" -- true
 expect_run 'run with a script but no software rails' 2 'require --soft' \
     "$mrail" run --script "$tmp/script" -- true
-expect_run 'run with too many devices' 2 'more than 256 devices' \
+expect_run 'run with too many devices' 2 'at most 256 rails are supported' \
     "$mrail" run --soft 100x16 -- true
 expect_run 'run does not change the command' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'

@@ -499,7 +499,8 @@ static void test_make_refused(void **state)
         {"incast:receivers=4", 3, -EINVAL, "4 receivers and 1 senders"},
         {"incast:receivers=4,senders=5", 8, -EINVAL,
          "4 receivers and 5 senders"},
-        {"uniform:size=1m", 4098, -ENOSPC, "more than 16777216 pairs"},
+        {"uniform:size=1m", 4098, -ENOSPC,
+         "the demands have more than 16777216 pairs"},
     };
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
