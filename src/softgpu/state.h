@@ -111,7 +111,7 @@ typedef struct sgpu_mem {
     int is_freed;        /* freed by a cuMemFreeAsync that its stream has not
                        * reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    int peer_is_enabled; /* 1: imported with peer access */
+    int peer_is_enabled; /* 1 if imported with peer access */
 } sgpu_mem_t;
 
 struct sgpu_stream {

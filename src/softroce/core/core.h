@@ -185,8 +185,8 @@ typedef struct sroce_req {
     uint8_t retry_left;
     uint8_t rnr_left;
     uint8_t recovering;
-    uint8_t failed;        /* 1: the WQE at fail_idx cannot be sent */
-    uint8_t drained_event; /* 1: IBV_EVENT_SQ_DRAINED is due */
+    uint8_t failed;        /* 1 if the WQE at fail_idx cannot be sent */
+    uint8_t drained_event; /* 1 if IBV_EVENT_SQ_DRAINED is due */
     uint8_t probes;        /* probes sent since progress */
     uint8_t late_timeouts; /* late timeouts since progress */
     uint8_t probe_due;
@@ -197,8 +197,8 @@ typedef struct sroce_req {
     mrail_ns_t rtt_start_ns;
     mrail_ns_t srtt_ns;
     mrail_ns_t rnr_ns;   /* end of the RNR wait */
-    mrail_ns_t ack_ns;   /* local ACK timeout, MRAIL_NS_NEVER: off */
-    mrail_ns_t probe_ns; /* tail probe, MRAIL_NS_NEVER: off */
+    mrail_ns_t ack_ns;   /* local ACK timeout; MRAIL_NS_NEVER if off */
+    mrail_ns_t probe_ns; /* tail probe; MRAIL_NS_NEVER if off */
 } sroce_req_t;
 
 /* A READ or atomic from the peer, with the state needed to respond, and to
@@ -207,8 +207,8 @@ typedef struct sroce_rdres {
     uint32_t psn; /* PSN of the first response */
     uint32_t num_pkts;
     uint8_t atomic;
-    uint8_t pending; /* 1: a response is due */
-    uint8_t again;   /* 1: the whole response has been sent before */
+    uint8_t pending; /* 1 if a response is due */
+    uint8_t again;   /* 1 if the whole response has already been sent */
     uint32_t rkey;
     uint32_t cur_psn;  /* PSN of the next response packet */
     uint32_t cur_left; /* response packets left */
@@ -224,14 +224,14 @@ typedef struct sroce_resp {
     uint32_t epsn; /* next expected PSN */
     uint32_t msn;
     uint32_t ack_psn; /* PSN of a NAK; an ACK carries epsn - 1 */
-    uint8_t ack_due;  /* an ACK or NAK is due */
+    uint8_t ack_due;  /* 1 if an ACK or NAK is due */
     uint8_t ack_late; /* 1 if the last run had no space left; send it first */
     uint8_t syndrome;
-    uint8_t nak_sent; /* 1: a sequence or RNR NAK was sent for epsn */
-    uint8_t fatal;    /* 1: the QP is in error, but its NAK is still due */
+    uint8_t nak_sent; /* 1 if a sequence or RNR NAK was sent for epsn */
+    uint8_t fatal;    /* 1 if the QP is in error, but its NAK is still due */
     uint8_t msg;      /* SROCE_MSG_*: the message in progress */
     uint8_t have_wqe; /* 1 if a receive WQE is in use (see wqe_sge) */
-    uint8_t comm_est; /* 1: IBV_EVENT_COMM_EST was raised */
+    uint8_t comm_est; /* 1 if IBV_EVENT_COMM_EST was raised */
     uint32_t ooo_psn; /* highest PSN received ahead of epsn */
     uint32_t rkey;    /* key of the WRITE in progress */
     uint64_t addr;
@@ -259,7 +259,7 @@ struct sroce_qp {
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
     uint8_t active; /* ops.qp_active was called */
-    /* 1: the next run starts with requests rather than responses. */
+    /* 1 if the next run starts with requests rather than responses. */
     uint8_t requests_first;
     int access;
     sroce_av_t av;
@@ -367,7 +367,7 @@ typedef struct sroce_tx {
     mrail_ns_t now_ns;
     uint32_t max_bytes;
     unsigned max_pkts;
-    int closed;        /* 1: complete, because the last packet was shorter */
+    int closed;        /* 1 if complete, because the last packet was shorter */
     uint32_t mark_iov; /* first iovec of the current packet */
     uint32_t mark_scratch;
 } sroce_tx_t;

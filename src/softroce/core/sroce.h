@@ -101,8 +101,8 @@ typedef struct sroce_dev_params {
     uint32_t ip;          /* the device's IPv4 address (for the ICRC) */
     uint32_t qpn_base;    /* first QPN, at least 2; the last one is */
     uint32_t qpn_count;   /* qpn_base + qpn_count - 1, below 2^24 */
-    int icrc_tx;          /* 1: compute the ICRC; 0: send a zero trailer */
-    int icrc_rx;          /* check the ICRC (see SROCE_RX_ANY_ID) */
+    int icrc_tx;          /* 1 to compute the ICRC, 0 to send a zero trailer */
+    int icrc_rx;          /* 1 to check the ICRC (see SROCE_RX_ANY_ID) */
     enum ibv_mtu max_mtu; /* MTU of the port, which limits path MTU and UD
                            * payload */
     uint32_t window_pkts; /* maximum unacknowledged packets of a QP; 0 for the

@@ -15,29 +15,31 @@
 /* Settings of a rail, then those of a GPU. Each has a current value, except for
  * the last two, which are events. */
 typedef enum sroce_fault_setting {
-    SROCE_FAULT_DOWN,         /* 1: the port is down */
+    SROCE_FAULT_DOWN,         /* 1 if the port is down */
     SROCE_FAULT_DROP,         /* ppm */
-    SROCE_FAULT_BLACKHOLE_TX, /* 1: sent packets are lost, without an event */
-    /* 1: received packets are lost, without an event. */
+    SROCE_FAULT_BLACKHOLE_TX, /* 1 if sent packets are lost, without an event */
+    /* 1 if received packets are lost, without an event. */
     SROCE_FAULT_BLACKHOLE_RX,
-    SROCE_FAULT_PAUSE,     /* 1: packets wait; none is lost */
+    SROCE_FAULT_PAUSE,     /* 1 if packets are held back, without loss */
     SROCE_FAULT_DELAY,     /* microseconds */
     SROCE_FAULT_DUPLICATE, /* ppm */
     SROCE_FAULT_REORDER,   /* ppm, and sroce_fault_span_us() */
     SROCE_FAULT_CORRUPT,   /* ppm */
     SROCE_FAULT_EGRESS,    /* bytes per second; 0 for no limit */
     SROCE_FAULT_INGRESS,
-    SROCE_FAULT_DROP_ACKS,   /* 1: requests are executed, responses are lost */
+    SROCE_FAULT_DROP_ACKS,   /* 1 if requests are executed but responses are
+                              * lost */
     SROCE_FAULT_WRITE_DELAY, /* microseconds */
     SROCE_FAULT_NUM_RAIL_STATES,
     /* A link between GPUs, in both directions. */
     SROCE_FAULT_GPU_LINK_DOWN = SROCE_FAULT_NUM_RAIL_STATES, /* 1 if down */
     SROCE_FAULT_GPU_LINK_RATE, /* bytes per second; 0 for no limit */
-    SROCE_FAULT_GPU_IPC_ERROR, /* 1: handles cannot be opened */
-    SROCE_FAULT_GPU_NO_MEMORY, /* 1: allocations fail */
-    SROCE_FAULT_GPU_NO_DMABUF, /* 1: a driver without dma-buf */
-    SROCE_FAULT_GPU_NO_PEER,   /* 1: no access between this GPU and others */
-    SROCE_FAULT_GPU_NO_DEVICE, /* 1: cuInit does not find the GPU */
+    SROCE_FAULT_GPU_IPC_ERROR, /* 1 if handles cannot be opened */
+    SROCE_FAULT_GPU_NO_MEMORY, /* 1 if allocations fail */
+    SROCE_FAULT_GPU_NO_DMABUF, /* 1 if the driver does not support dma-buf */
+    SROCE_FAULT_GPU_NO_PEER,   /* 1 if the GPU has no access to other GPUs, and
+                                * vice versa */
+    SROCE_FAULT_GPU_NO_DEVICE, /* 1 if cuInit does not find the GPU */
     SROCE_FAULT_NUM_STATES,
     SROCE_FAULT_ERROR_QP = SROCE_FAULT_NUM_STATES, /* every n-th QP */
     SROCE_FAULT_GPU_COPY_ERROR,                    /* the next n copies */
@@ -101,7 +103,7 @@ extern const sroce_fault_action_def_t sroce_fault_gpu_action_defs[];
 /* An action with its value. */
 typedef struct sroce_fault_action {
     const sroce_fault_action_def_t *action;
-    uint32_t settings; /* settings of the action; 0: `clear` */
+    uint32_t settings; /* settings of the action, or 0 for `clear` */
     uint64_t value;
 } sroce_fault_action_t;
 
