@@ -19,7 +19,7 @@ SPINES = 'spine s[1-4]\n'
 HOSTS = 'host h[1-4]\nleaf l[1-4]\n'
 
 # Four ranks on four hosts with rails of 50 and 25 MB/s, which are rates
-# that ports can report. Rail 1 of h2 and h4 is the faster one. All bytes stay
+# that ports can report. Rail 1 of h2 and h4 is their faster rail. All bytes stay
 # below a leaf.
 NEAR_FABRIC = '''host h[1-4]
 leaf l[1-2]
@@ -55,8 +55,9 @@ LOAD_SCRIPT = 'at 0ms node 0 rail 0 rate 50M\n'
 
 
 class Pods(NamedTuple):
-    """Two pods of two hosts with two rails of 50 MB/s each. uplinks: MB/s of each
-    of the two uplinks of the leaves of pod 0 (rail 0, rail 1), then of pod 1."""
+    """Two leaf groups of two hosts with two rails of 50 MB/s each. uplinks: MB/s of
+    each of the two uplinks of a leaf, for rails 0 and 1 of leaf group 0, then of
+    leaf group 1."""
     uplinks: tuple
 
     @property
@@ -76,10 +77,10 @@ class Pods(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A machine on which exchanges run.
+    """A topology on which exchanges run.
 
-    topology: for the bound. fabric: of the lab; None: plain software rails.
-    has_topology: coll/mrail gets the topology, too. script: of `mrail run`.
+    topology: for the bound. fabric: of the lab, or None for plain software rails.
+    has_topology: whether coll/mrail also reads the topology. script: of `mrail run`.
     """
     title: str
     topology: str
@@ -93,7 +94,7 @@ def of_pods(title, *uplinks):
     return Setting(title, pods.topology, pods.fabric, True)
 
 
-# The rails of a pod have 200 MB/s. A third is 67 MB/s.
+# The rails of a leaf group carry 200 MB/s in total. A third is 67 MB/s.
 SETTINGS = {
     'equal': Setting('equal rails', EQUAL),
     'near': Setting('unequal rails by rank', NEAR, NEAR_FABRIC),
@@ -109,8 +110,8 @@ WORDS = {'without': 'without coll/mrail', 'stock': 'stock UCX'}
 
 
 def cases_of(name):
-    """Returns the exchanges: even and skewed from node to node, or from pod to
-    pod."""
+    """Returns the exchanges: even, and skewed from node to node or from leaf group
+    to leaf group."""
     sizes = ('4m', '16m') if name == 'equal' else ('16m',)
     return [Case(hotspot, 'shift', size) for hotspot in (0, 0.9)
             for size in sizes]
