@@ -44,7 +44,7 @@ Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
 ratio_of_medians), target, ok, p50 and p99 (of single measurements, if known),
 planned (fraction of bytes), section (of the page), beside (values of a
-simulation or a paper, and those of its baseline), cpu_load, runs (the single
+simulation or a paper, and of its baseline), cpu_load, runs (the single
 measurements of value). Each value is the median of N runs (5, at least 5; fewer
 if instructions are counted). The runs of a figure and of its baseline are
 interleaved. With six or more pairs of runs, the ratio is the median of their
@@ -329,7 +329,7 @@ def main(arguments):
         prepare(options, arguments)
     os.environ['LC_ALL'] = 'C'
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # Raises an exception, which also ends the jobs. The signal itself does
+        # Raises an exception, which also terminates the jobs. The signal itself does
         # not reach them, because they run in separate sessions.
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:

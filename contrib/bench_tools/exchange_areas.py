@@ -169,7 +169,7 @@ def unequal_block(bench):
 
 
 # Two ranks on different nodes stream to each other while all other ranks exchange
-# data. Ranks 3 and 7 can use all four rails, and the others only the first two.
+# data. Ranks 3 and 7 can use all four rails, and the other ranks only the first two.
 LIMITED = '''case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;
 *) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;
@@ -178,8 +178,8 @@ exec "$@"'''
 
 
 def bound_s_of(pair, others):
-    """Returns the lower bound in seconds when the pair and the others send
-    these numbers of MB, and the others can use only two rails."""
+    """Returns the lower bound in seconds if the pair and the other ranks send
+    these numbers of MB, and the other ranks can use only two rails."""
     return max((pair + others) / 400, others / 200)
 
 

@@ -176,8 +176,8 @@ class Lab:
 
     def run(self, at, routing, variables, script, *arguments, fabric=FABRIC,
             factor=None):
-        """Runs a script in a lab, whose rates are those of the fabric times
-        `factor` (those of the calibration). Each round has a different seed
+        """Runs a script in a lab whose rates are the fabric's rates times
+        `factor` (the rates of the calibration). Each round has a different seed
         of ECMP."""
         env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), **variables}
         source = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'

@@ -102,7 +102,7 @@ def grid(title, results):
 
 
 def evaluated(bench, figures):
-    """Returns the JSON objects of the figures, and adds them to those of the
+    """Returns the JSON objects of the figures, and adds them to the objects of the
     area."""
     results = []
     for item in figures:

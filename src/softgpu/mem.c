@@ -114,7 +114,7 @@ void sgpu_mem_get(sgpu_mem_t *mem)
     ++mem->refs;
 }
 
-/* Releases the addresses, except those of a reservation and of memory that the
+/* Releases the addresses, except for reservations and memory that the
  * application owns. */
 void sgpu_mem_put(sgpu_mem_t *mem)
 {

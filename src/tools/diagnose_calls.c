@@ -3,7 +3,7 @@
  *
  *   hang   ranks wait in a collective that another rank has not entered
  *   order  ranks make different calls at the same position of their sequences
- *   late   a rank computes for longer than the others before each collective
+ *   late   a rank computes longer than the other ranks before each collective
  *   wait   a rank waits for a message of a rank that computes
  */
 #include "config.h"

@@ -216,7 +216,7 @@ static void set_end(const lab_t *lab, uint32_t link, int is_upper)
 }
 
 /* Takes a link down or up. When an interface goes down, the kernel removes its
- * routes, including those of the port rules. Adds them again when the link
+ * routes, including the routes of the port rules. Adds them again when the link
  * comes up. */
 static void change(lab_t *lab, uint32_t link, int is_up)
 {

@@ -32,8 +32,8 @@ typedef enum plan_arm_id {
 typedef struct plan_arm {
     double seconds; /* predicted time */
     double relayed; /* bytes times relays; negative if undefined */
-    unsigned steps; /* rounds or stages, one after the other; 0 if all bytes
-                     * travel at once */
+    unsigned steps; /* rounds or stages, one after the other; 0 if all bytes are
+                     * sent at the same time */
     /* The reason why the arm does not support the topology, or "". */
     char why[PLAN_ARMS_WHY_MAX];
 } plan_arm_t;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail, then those of a GPU. Each has a current value, except for
+/* Settings of a rail, followed by settings of a GPU. Each has a current value, except for
  * the last two, which are events. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1 if the port is down */

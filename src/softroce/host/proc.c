@@ -210,7 +210,7 @@ static void sroce_host_explain_join(int error)
     switch (error) {
     case -ENOSPC:
         sroce_host_warn("all process slots of the device are taken: a rail "
-                        "of a node can be opened at most 128 times at once");
+                        "of a node can be opened by at most 128 processes");
         break;
     case -EMFILE:
         sroce_host_warn(

@@ -241,7 +241,7 @@ void sroce_session_hold_close(const sroce_session_hold_t *hold);
 int sroce_session_open(const char *name, sroce_session_t **session_p);
 void sroce_session_close(sroce_session_t *session);
 
-/* Checks the content of a file of `size` bytes, at least that of the header.
+/* Checks the content of a file of `size` bytes, which must include the header.
  * Returns 0, -ESTALE (another version) or -EINVAL (damaged). */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 

@@ -31,7 +31,7 @@ typedef struct sroce_sim_fault_ops {
 typedef struct sroce_sim_effect {
     unsigned copies;     /* 0 if the packet is lost */
     mrail_ns_t leave_ns; /* arrival at the link; never before now */
-    mrail_ns_t delay_ns; /* delay in addition to that of the link */
+    mrail_ns_t delay_ns; /* delay in addition to the link's delay */
     mrail_ns_t late_ns[SROCE_SIM_MAX_COPIES]; /* extra delay due to
                                                * reordering */
     int corrupt[SROCE_SIM_MAX_COPIES];
