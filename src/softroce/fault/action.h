@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail, followed by settings of a GPU. Each has a current value, except for
- * the last two, which are events. */
+/* Settings of a rail, followed by settings of a GPU. Each has a current value,
+ * except for the last two, which are events. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1 if the port is down */
     SROCE_FAULT_DROP,         /* ppm */

@@ -90,9 +90,10 @@ void sroce_event_check_port(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Removes the records for which keep() returns 0; all other records stay in order. The
- * caller holds ctx->lock, which excludes writers. There is no concurrent
- * reader, because it would be using an object that is being destroyed. */
+/* Removes the records for which keep() returns 0; all other records stay in
+ * order. The caller holds ctx->lock, which excludes writers. There is no
+ * concurrent reader, because it would be using an object that is being
+ * destroyed. */
 static void sroce_event_filter(int read_fd, int write_fd, size_t size,
                                int (*keep)(const void *record, const void *arg),
                                const void *arg)
