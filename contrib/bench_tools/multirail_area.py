@@ -89,18 +89,20 @@ class Setting(NamedTuple):
     script: str = None
 
 
-def of_pods(title, *uplinks):
-    pods = Pods(uplinks)
-    return Setting(title, pods.topology, pods.fabric, True)
+def of_leaf_groups(title, *uplinks):
+    groups = LeafGroups(uplinks)
+    return Setting(title, groups.topology, groups.fabric, True)
 
 
 # The rails of a leaf group carry 200 MB/s in total. A third is 67 MB/s.
 SETTINGS = {
     'equal': Setting('equal rails', EQUAL),
     'near': Setting('unequal rails by rank', NEAR, NEAR_FABRIC),
-    'pods': of_pods('two pods, uplinks a third of the rails', 17, 17, 17, 17),
-    'pods-2-1': of_pods('two pods, uplinks 2 : 1', 22, 11, 22, 11),
-    'half': of_pods('two pods, a leaf with half of its uplinks', 8, 17, 17, 17),
+    'groups': of_leaf_groups('two leaf groups, uplinks a third of the rails',
+                             17, 17, 17, 17),
+    'groups-2-1': of_leaf_groups('two leaf groups, uplinks 2 : 1', 22, 11, 22, 11),
+    'half': of_leaf_groups('two leaf groups, a leaf with half of its uplinks',
+                           8, 17, 17, 17),
     'loaded': Setting('a rail at half of its rate', LOADED,
                       script=LOAD_SCRIPT),
 }

@@ -1,4 +1,4 @@
-/* Tests of mrail top (src/tools/top_rows.c and top_table.c): rows and screens
+/* Tests mrail top (src/tools/top_rows.c and top_table.c): rows and screens
  * made from artificial telemetry pages. */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* Tests of fault scripts: accepted and refused text, and the timeline. */
+/* Tests fault scripts: accepted and refused text, and the timeline. */
 #include "config.h"
 #include "softroce/fault/timeline.h"
 

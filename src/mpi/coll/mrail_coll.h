@@ -76,9 +76,18 @@
 
 /* ---- component ---- */
 
+/* How relays with buffers on GPUs copy. */
+typedef enum mca_coll_mrail_gpu {
+    MCA_COLL_MRAIL_GPU_AUTO, /* as copy: it leaves all multiprocessors to
+                              * the application */
+    MCA_COLL_MRAIL_GPU_COPY,
+    MCA_COLL_MRAIL_GPU_KERNEL
+} mca_coll_mrail_gpu_t;
+
 typedef struct mca_coll_mrail_settings {
     int priority;
     int verbose;
+    int gpu; /* mca_coll_mrail_gpu_t */
     unsigned long long relay_threshold, relay_chunk_size, relay_buffers;
     unsigned long long relay_memory, copy_bandwidth, rail_bandwidth,
         inflight_us;
@@ -243,8 +252,8 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
-    MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
-    MCA_COLL_MRAIL_SAME,   /* ask whether any rank's record has changed */
+    MCA_COLL_MRAIL_VOTE,   /* vote on whether any rank has a large demand */
+    MCA_COLL_MRAIL_SAME,   /* vote on whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
     MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for these */
     MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */
@@ -283,7 +292,7 @@ struct mca_coll_mrail_op {
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to each rank and one from it */
     int is_planned;        /* 1: module->schedule is valid for this op */
-    /* 1: the op sends empty messages, too, because receivers may expect more */
+    /* 1: the op also sends empty messages, because receivers may expect more */
     int is_mismatched;
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */
