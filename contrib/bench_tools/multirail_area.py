@@ -19,7 +19,7 @@ SPINES = 'spine s[1-4]\n'
 HOSTS = 'host h[1-4]\nleaf l[1-4]\n'
 
 # Four ranks on four hosts with rails of 50 and 25 MB/s, which are rates
-# that ports can report. Rail 1 of h2 and h4 is their faster rail. All bytes stay
+# that ports can report. Rail 1 of h2 and h4 is the faster one. All bytes stay
 # below a leaf.
 NEAR_FABRIC = '''host h[1-4]
 leaf l[1-2]
@@ -54,10 +54,10 @@ LOADED = EQUAL.replace('ranks', 'rail 0 0 50MB\nranks')
 LOAD_SCRIPT = 'at 0ms node 0 rail 0 rate 50M\n'
 
 
-class Pods(NamedTuple):
-    """Two leaf groups of two hosts with two rails of 50 MB/s each. uplinks: MB/s of
-    each of the two uplinks of a leaf, for rails 0 and 1 of leaf group 0, then of
-    leaf group 1."""
+class LeafGroups(NamedTuple):
+    """Two leaf groups of two hosts with two rails of 50 MB/s each. uplinks: MB/s
+    of each of the two uplinks of the leaves of leaf group 0 (rail 0, rail 1), then
+    of leaf group 1."""
     uplinks: tuple
 
     @property
@@ -77,10 +77,10 @@ class Pods(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A topology on which exchanges run.
+    """A machine on which exchanges run.
 
-    topology: for the bound. fabric: of the lab, or None for plain software rails.
-    has_topology: whether coll/mrail also reads the topology. script: of `mrail run`.
+    topology: for the bound. fabric: of the lab; None: plain software rails.
+    has_topology: coll/mrail also gets the topology. script: of `mrail run`.
     """
     title: str
     topology: str
@@ -94,7 +94,7 @@ def of_leaf_groups(title, *uplinks):
     return Setting(title, groups.topology, groups.fabric, True)
 
 
-# The rails of a leaf group carry 200 MB/s in total. A third is 67 MB/s.
+# The rails of a leaf group have 200 MB/s. A third is 67 MB/s.
 SETTINGS = {
     'equal': Setting('equal rails', EQUAL),
     'near': Setting('unequal rails by rank', NEAR, NEAR_FABRIC),
@@ -112,7 +112,7 @@ WORDS = {'without': 'without coll/mrail', 'stock': 'stock UCX'}
 
 
 def cases_of(name):
-    """Returns the exchanges: even, and skewed from node to node or from leaf group
+    """Returns the exchanges: even and skewed from node to node, or from leaf group
     to leaf group."""
     sizes = ('4m', '16m') if name == 'equal' else ('16m',)
     return [Case(hotspot, 'shift', size) for hotspot in (0, 0.9)

@@ -1,6 +1,6 @@
 /*
  * A model of the links of a topology for the comparison arms, with the bytes
- * that an arm assigns to each link. The links come from a plan.
+ * that an arm puts on each link. The links come from a plan.
  */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_NET_H
 #define MRAIL_TOOLS_PLAN_ARMS_NET_H
@@ -13,7 +13,7 @@ enum { PLAN_ARMS_OUT, PLAN_ARMS_IN, PLAN_ARMS_WAYS };
 
 /* How a demand travels. */
 typedef enum plan_arms_kind {
-    PLAN_ARMS_NOT_PLANNED, /* no bytes, or no link with a known limit */
+    PLAN_ARMS_NOT_PLANNED, /* no bytes, or no known limit */
     PLAN_ARMS_LINKED,      /* a GPU link or switch connects the ranks */
     PLAN_ARMS_RELAYED,     /* on one node, but only through a third rank */
     PLAN_ARMS_RAILS        /* over rails */
@@ -29,14 +29,19 @@ typedef struct plan_arms_net {
     double *bytes;            /* by link, for the current arm */
     double relayed;           /* bytes times relays, for the current arm */
     uint32_t *words;          /* memory of the following arrays */
-    /* Link numbers. MRAIL_PLAN_NONE means that the rail is down, or that there
-     * is no limit or link. `port` is indexed by direction and node * num_rails
-     * + rail; `reach` by direction and rank * num_rails + rail; `to_switch` by
-     * direction and rank; `gpu_link` by rank and the local index of the other
-     * rank. */
-    uint32_t *port[PLAN_ARMS_WAYS], *reach[PLAN_ARMS_WAYS];
-    uint32_t *to_switch[PLAN_ARMS_WAYS], *gpu_link;
-    uint32_t *place; /* index in its node, by rank */
+    /* Link number of a port, by direction and node * num_rails + rail;
+     * MRAIL_PLAN_NONE if the rail is down. */
+    uint32_t *port[PLAN_ARMS_WAYS];
+    /* Link number of a rank's limit on a rail, by direction and rank *
+     * num_rails + rail; MRAIL_PLAN_NONE if there is no limit. */
+    uint32_t *reach[PLAN_ARMS_WAYS];
+    /* Link number between a GPU and the switch, by direction and rank;
+     * MRAIL_PLAN_NONE if there is no link. */
+    uint32_t *to_switch[PLAN_ARMS_WAYS];
+    /* Link number between two GPUs, by rank and place of the other rank;
+     * MRAIL_PLAN_NONE if there is no link. */
+    uint32_t *gpu_link;
+    uint32_t *place; /* index of a rank in its node, by rank */
     /* The ranks of node n are ranks[first[n]] to ranks[first[n + 1] - 1]. */
     uint32_t *first, *ranks;
     /* The same relays as in the planner, up to MRAIL_PLAN_MAX_RELAYS for each
@@ -55,8 +60,8 @@ void plan_arms_net_clear(plan_arms_net_t *net);
 
 plan_arms_kind_t plan_arms_net_kind(const plan_arms_net_t *net, size_t demand);
 
-/* Returns a mask of the rails that the demand can use: rails that are up at
- * both ends, and that each end reaches directly or through a relay. */
+/* Returns a mask of the rails that the demand can use: those that are up at
+ * both ends, and that each end reaches itself or through a relay. */
 uint32_t plan_arms_net_rails(const plan_arms_net_t *net,
                              const mrail_plan_demand_t *demand);
 
@@ -69,7 +74,7 @@ int plan_arms_net_is_linked(const plan_arms_net_t *net, uint32_t from,
                             uint32_t to);
 
 /* Writes the links from one GPU of a node to another, and returns their number:
- * 1 or 2, or 0 if the GPUs are not linked. */
+ * 1 or 2, or 0 if the two are not linked. */
 unsigned plan_arms_net_hop(const plan_arms_net_t *net, uint32_t from,
                            uint32_t to, uint32_t links[2]);
 
@@ -89,8 +94,8 @@ void plan_arms_net_add_rail(plan_arms_net_t *net,
                             const mrail_plan_demand_t *demand, unsigned rail,
                             double bytes);
 
-/* Adds a demand of kind LINKED to its link, or a demand of kind RELAYED in the
- * same division as the plan. */
+/* Adds a demand of kind LINKED to its link, or one of kind RELAYED as the plan
+ * divides it. */
 void plan_arms_net_add_inside(plan_arms_net_t *net, size_t demand,
                               plan_arms_kind_t kind);
 
