@@ -368,7 +368,7 @@ END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
     >"$tmp/apart"
 printf 'nodes 2\nrails 1\nranks * 1 multi-rail\n' >"$tmp/dead"
-plans 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
+plans 'nothing is up' 1 '^mrail plan: .*/dead: all rails are down, and there are' \
     --topo "$tmp/dead" --pattern uniform
 plans 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform

@@ -427,7 +427,7 @@ static const struct {
     {"uniform:k=1",
      "'k' is not a setting of uniform; the setting is size=VALUE"},
     {"zipf:size=1k,", "'' is not a setting"},
-    {"zipf:size=1k,size=1k", "'size' appears twice"},
+    {"zipf:size=1k,size=1k", "'size' may appear only once"},
     {"zipf:size=0", "size=0: expected bytes from 1 to 17592186044415"},
     {"zipf:size=16384g", "size=16384g: expected bytes from 1"},
     {"zipf:size=-1", "size=-1: expected bytes from 1"},
