@@ -78,7 +78,7 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
          NULL},                                                                \
         {"--gpu-fault",                                                        \
          "LIST",                                                               \
-         "faults of all GPUs from the start, such as no_dmabuf,no_peer; "  \
+         "faults of all GPUs from the start, such as no_dmabuf,no_peer; "      \
          "mrail soft ctl --help lists them",                                   \
          MRAIL_OPTION_TEXT,                                                    \
          offsetof(_type, _member.faults),                                      \
