@@ -67,9 +67,9 @@ mrail_ns_t sroce_sim_now(const sroce_sim_t *sim);
 mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim);
 
 /*
- * Starts a fault script, whose faults are added to the faults of the links. Rail
- * R of node K is the simulated node K * num_rails + R. Port changes raise the
- * corresponding events. A simulation runs only one script. The caller must have
+ * Starts a fault script, whose faults are added to the faults of the links.
+ * Rail R of node K is the simulated node K * num_rails + R. Port changes raise
+ * the corresponding events. A simulation runs only one script. The caller must have
  * checked it against nodes x rails, and keeps it until the end. Returns 0, or
  * -1 if memory runs out.
  */
