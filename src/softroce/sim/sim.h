@@ -69,9 +69,9 @@ mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim);
 /*
  * Starts a fault script, whose faults are added to the faults of the links.
  * Rail R of node K is the simulated node K * num_rails + R. Port changes raise
- * the corresponding events. A simulation runs only one script. The caller must have
- * checked it against nodes x rails, and keeps it until the end. Returns 0, or
- * -1 if memory runs out.
+ * the corresponding events. A simulation runs only one script. The caller must
+ * have checked it against nodes x rails, and keeps it until the end. Returns 0,
+ * or -1 if memory runs out.
  */
 int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
                      unsigned num_nodes, unsigned num_rails);
