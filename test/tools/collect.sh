@@ -190,7 +190,7 @@ expect 'two: diagnose shows the hosts' "$tmp/view" ' n2$'
 view two 0 '^rank 0 .* n1$' top
 view two 0 ', n2$' top --lanes
 gather job 0 '2 of 2 hosts, 4 processes' --job alpha n1 n2
-view job 1 'no process of job beta left telemetry in .*job.tar.gz' diagnose \
+view job 1 'no process of job beta has telemetry in .*job.tar.gz' diagnose \
     --job beta
 view job 1 'no process of job beta has telemetry in .*job.tar.gz' top --job beta
 view job 1 'no process or job beta keeps records' trace beta

@@ -762,7 +762,7 @@ static const struct {
     {"0 1 4611686018427387905", "d:1: '4611686018427387905' is too large: at "
                                 "most 2^62 bytes"},
     {"0 1 99999999999g", "d:1: '99999999999g' is too large"},
-    {"2 2 5", "d:1: rank 2 to itself: nothing has to be sent"},
+    {"2 2 5", "d:1: rank 2 does not send to itself"},
     {"0 1 4611686018427387904\n# x\n0 1 1",
      "d:3: with this line, the total exceeds 2^62 bytes"},
     {"0 1 1\n2 3 4611686018427387904\n",
@@ -805,7 +805,8 @@ static void test_demands_refused(void **state)
     assert_int_equal(demands_of("0 1 4611686018427387903\n1 0 1", 2, &demands),
                      2);
     free(demands);
-    refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
+    refuse_demands("* * 1", 4098,
+                   "d:1: the demands have more than 16777216 pairs of ranks");
 }
 
 /* A pair of ranks may occur on several lines and in any order. The parser adds
