@@ -35,7 +35,7 @@ int mrail_cuda_relay_status(CUresult result, const char *action)
 int mrail_cuda_relay_enter(const mrail_cuda_relay_t *relay)
 {
     return mrail_cuda_relay_status(relay->cuda->cuCtxPushCurrent(relay->ctx),
-                     "use the context of the device");
+                                   "use the context of the device");
 }
 
 void mrail_cuda_relay_leave(const mrail_cuda_relay_t *relay)
@@ -51,20 +51,20 @@ void mrail_cuda_relay_leave(const mrail_cuda_relay_t *relay)
 static int area_alloc(mrail_cuda_relay_t *relay, mrail_cuda_handle_t *handle)
 {
     const mrail_cuda_t *cuda = relay->cuda;
-    int ret = mrail_cuda_relay_status(cuda->cuMemAlloc(&relay->own, relay->area_size),
-                        "allocate slots");
+    int ret = mrail_cuda_relay_status(
+        cuda->cuMemAlloc(&relay->own, relay->area_size), "allocate slots");
 
     if (ret != 0) {
         relay->own = 0;
         return ret;
     }
-    return mrail_cuda_relay_status(cuda->cuIpcGetMemHandle(&handle->area, relay->own),
-                     "export slots");
+    return mrail_cuda_relay_status(
+        cuda->cuIpcGetMemHandle(&handle->area, relay->own), "export slots");
 }
 
 int mrail_cuda_area_alloc(mrail_relay_memory_t *memory,
-                      const mrail_relay_shape_t *shape, uint32_t me,
-                      void *handle_p)
+                          const mrail_relay_shape_t *shape, uint32_t me,
+                          void *handle_p)
 {
     mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
     mrail_relay_shape_t external = *shape;
@@ -132,10 +132,9 @@ int mrail_cuda_area_import(mrail_cuda_relay_t *relay,
 
     external.is_external = 1;
     memcpy(&first, handles[0], sizeof(first));
-    ret = (relay->own != 0)
-              ? mrail_relay_memory_attach_pool(&relay->super, &external,
-                                               first.shm_pool_name)
-              : -EINVAL;
+    ret = (relay->own != 0) ? mrail_relay_memory_attach_pool(
+                                  &relay->super, &external, first.shm_pool_name)
+                            : -EINVAL;
     if (ret == 0) {
         ret = mrail_cuda_relay_enter(relay);
     }

@@ -229,10 +229,9 @@ int mrail_cuda_relay_init(mrail_cuda_relay_t *relay, const mrail_cuda_t *cuda,
     relay->cuda = cuda;
     ret = mrail_cuda_relay_status(cuda->cuDeviceGet(&relay->device, ordinal),
                                   "find the device");
-    return (ret == 0) ? mrail_cuda_relay_status(
-                            cuda->cuDevicePrimaryCtxRetain(&relay->ctx,
-                                                           relay->device),
-                            "use the device")
+    return (ret == 0) ? mrail_cuda_relay_status(cuda->cuDevicePrimaryCtxRetain(
+                                                    &relay->ctx, relay->device),
+                                                "use the device")
                       : ret;
 }
 

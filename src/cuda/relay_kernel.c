@@ -72,9 +72,9 @@ static CUresult shared_register(const kernel_relay_t *kernel,
     const mrail_cuda_t *cuda = kernel->super.cuda;
     void *base = kernel->shared.channels;
     CUdeviceptr address;
-    CUresult result = cuda->cuMemHostRegister(
-        base, kernel->shared.size,
-        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    CUresult result = cuda->cuMemHostRegister(base, kernel->shared.size,
+                                              CU_MEMHOSTREGISTER_PORTABLE |
+                                                  CU_MEMHOSTREGISTER_DEVICEMAP);
 
     if (result != CUDA_SUCCESS) {
         return result;
@@ -175,10 +175,9 @@ static CUresult launch(kernel_relay_t *kernel)
     CUresult result;
 
     ++kernel->args.launch;
-    result = kernel->super.cuda->cuLaunchKernel(kernel->function,
-                                                kernel->num_blocks, 1, 1,
-                                                NUM_THREADS, 1, 1, 0,
-                                                kernel->stream, params, NULL);
+    result = kernel->super.cuda->cuLaunchKernel(
+        kernel->function, kernel->num_blocks, 1, 1, NUM_THREADS, 1, 1, 0,
+        kernel->stream, params, NULL);
     kernel->is_launched = (result == CUDA_SUCCESS);
     return result;
 }
@@ -255,10 +254,9 @@ static int can_access(const mrail_cuda_relay_t *relay, const void *address)
                                         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
     void *values[] = {&ctx, &device};
 
-    return (relay->cuda->cuPointerGetAttributes(MRAIL_ARRAY_SIZE(attributes),
-                                                attributes, values,
-                                                (uintptr_t)address) ==
-            CUDA_SUCCESS) &&
+    return (relay->cuda->cuPointerGetAttributes(
+                MRAIL_ARRAY_SIZE(attributes), attributes, values,
+                (uintptr_t)address) == CUDA_SUCCESS) &&
            (device == relay->device) && ((ctx == relay->ctx) || (ctx == NULL));
 }
 

@@ -52,7 +52,8 @@ typedef struct mrail_kernel_task {
 typedef struct mrail_kernel_channel {
     uint64_t put; /* number of tasks so far; the host writes it */
     uint64_t unused[7];
-    uint64_t done[MRAIL_KERNEL_RELAY_PARTS]; /* tasks that each part completed */
+    uint64_t
+        done[MRAIL_KERNEL_RELAY_PARTS]; /* tasks that each part completed */
 } mrail_kernel_channel_t;
 
 typedef struct mrail_kernel_relay {

@@ -228,11 +228,10 @@ static uint64_t block_now(mrail_kernel_block_t *block)
     return mrail_clock_now();
 }
 
-static const mrail_kernel_ops_t launch_ops = {
-    .map = block_map,
-    .copy = block_copy,
-    .pause = block_pause,
-    .now = block_now};
+static const mrail_kernel_ops_t launch_ops = {.map = block_map,
+                                              .copy = block_copy,
+                                              .pause = block_pause,
+                                              .now = block_now};
 
 /* ---- threads ---- */
 

@@ -1,14 +1,14 @@
 /*
  * Forecasts of planned exchanges, in a separate file (file.h). Rank 0 of a
  * communicator writes the loads of all links with and without the last plan. A
- * process creates the file with its first forecast, so most processes have
- * none.
+ * process creates the file for its first forecast, so most processes do not
+ * have a file.
  *
  * The process writes through a mapping. The writer's calls must be serialised
- * for each communicator. A reader trusts nothing: it checks numbers and makes
- * text printable.
+ * for each communicator. A reader does not trust the content: it checks numbers
+ * and makes text printable.
  *
- * Sources: [NIMBLE] IV-A (loads of links).
+ * Source: [NIMBLE] IV-A (loads of links).
  */
 #ifndef MRAIL_TELEMETRY_PLANS_H
 #define MRAIL_TELEMETRY_PLANS_H
@@ -30,15 +30,16 @@ typedef struct mrail_plans_link {
 
 /* The last forecast of a communicator. */
 typedef struct mrail_plans_comm {
-    uint64_t begun;   /* number of forecasts that were started; 0: free */
+    uint64_t begun;   /* number of forecasts that were started; 0 if free */
     uint64_t done;    /* number of forecasts that were completed */
     uint64_t time_ns; /* CLOCK_REALTIME */
     double unplanned_s, planned_s; /* predicted times of the exchange */
     uint32_t size;                 /* number of ranks */
-    uint32_t is_planned;           /* 1: there is a plan; 0: only a forecast */
-    uint32_t is_executed;          /* 1: the call was executed by the plan */
+    uint32_t is_planned;           /* 1 if there is a plan; 0 if only a
+                                    * forecast */
+    uint32_t is_executed;          /* 1 if the call followed the plan */
     uint32_t num_links;
-    uint32_t more_links; /* links that did not fit */
+    uint32_t more_links; /* links beyond MRAIL_PLANS_LINKS */
     uint32_t reserved;
     char name[64];
     mrail_plans_link_t links[MRAIL_PLANS_LINKS];
@@ -49,8 +50,8 @@ typedef struct mrail_plans {
     uint32_t version;
     uint32_t size; /* bytes */
     uint32_t pid;
-    int32_t rank;        /* -1: no job */
-    uint32_t more_comms; /* communicators that did not fit */
+    int32_t rank;        /* -1 if there is no job */
+    uint32_t more_comms; /* communicators beyond MRAIL_PLANS_COMMS */
     char job[48];
     mrail_plans_comm_t comms[MRAIL_PLANS_COMMS];
 } mrail_plans_t;
@@ -59,29 +60,30 @@ typedef struct mrail_plans {
 
 typedef struct mrail_plans_file {
     mrail_tele_file_t file;
-    mrail_plans_t *plans; /* the mapping; NULL: there is no file */
+    mrail_plans_t *plans; /* the mapping; NULL if there is no file */
 } mrail_plans_file_t;
 
-/* Creates the file of this process. `job` may be NULL. Returns 0, or -errno
- * with nothing left behind and file->plans NULL. */
+/* Creates the file of this process. `job` may be NULL. On failure, returns
+ * -errno, leaves no file behind, and sets file->plans to NULL. */
 int mrail_plans_create(mrail_plans_file_t *file, const char *dir, uint64_t id,
                        const char *job, int rank);
 /* Removes the file when the process ends normally. */
 void mrail_plans_remove(mrail_plans_file_t *file);
 
-/* Starts a forecast, which readers see after mrail_plans_end(). In between, the
- * caller fills in all fields but `begun` and `done`. */
+/* Starts a forecast, which readers see after mrail_plans_end(). Between the two
+ * calls, the caller fills in all fields except `begun` and `done`. */
 void mrail_plans_begin(mrail_plans_comm_t *comm);
 void mrail_plans_end(mrail_plans_comm_t *comm);
 
-/* Adds a link to a forecast that was started with num_links 0. */
+/* Adds a link to a forecast. The caller sets num_links to 0 before the first
+ * link. */
 void mrail_plans_add(mrail_plans_comm_t *comm, const mrail_plans_link_t *link);
 
 /* ---- readers ---- */
 
-/* Reads a copy of an open file. It stays readable after the process has removed
- * it. A communicator whose forecast is changing has begun == 0. *plans is valid
- * only for ALIVE and ENDED. */
+/* Reads a copy of an open file, which stays readable after the process has
+ * removed it. A communicator whose forecast is changing has begun == 0. *plans
+ * is valid only for ALIVE and ENDED. */
 mrail_page_status_t mrail_plans_read_fd(int fd, mrail_plans_t *plans);
 
 /* Checks `plans`, a copy that was made after `before` and before `after`, which

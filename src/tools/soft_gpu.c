@@ -34,7 +34,7 @@ void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes)
     }
 }
 
-/* The options have been checked. */
+/* The options must be valid. */
 static sgpu_session_params_t
 soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
 {
@@ -77,8 +77,7 @@ int soft_gpu_create(const char *session, const mrail_gpus_options_t *options,
 
     sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
     if (params.num_gpus == 0) {
-        unlink(path); /* the file may be left over from a session that was
-                       * killed */
+        unlink(path); /* the file may be left over from a killed session */
         return 0;
     }
     ret = sgpu_session_create(path, &params);
@@ -119,27 +118,27 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
          (gpus->memory_bytes != params.memory_bytes)) ||
         ((options->faults != NULL) && (gpus->first_faults != params.faults)) ||
         (options->peermem && !gpus->has_peermem)) {
-        snprintf(why, size,
-                 "session '%s' was created with %u GPUs per node, or with "
-                 "other links, memory or faults than those given; end its "
-                 "jobs or "
-                 "choose another --session",
-                 session, gpus->num_gpus);
+        snprintf(
+            why, size,
+            "session '%s' was created with %u GPUs per node, or with links, "
+            "memory or faults other than requested; end its jobs or choose "
+            "another --session",
+            session, gpus->num_gpus);
         ret = -EINVAL;
     }
     sgpu_session_close(gpus);
     return ret;
 }
 
-/* Finds the folder of the driver library. */
+/* Finds the directory of the driver library. */
 static int soft_gpu_folder(char *folder, size_t max)
 {
     char path[MRAIL_TOOL_PATH_MAX];
 
     if (soft_library("src/softgpu/.libs/" SOFT_GPU_LIBRARY,
                      "softgpu/" SOFT_GPU_LIBRARY, path, sizeof(path)) != 0) {
-        soft_error(SOFT_GPU_LIBRARY " is not at %s: is the installation "
-                                    "complete?",
+        soft_error(SOFT_GPU_LIBRARY
+                   " is not at %s; the installation is incomplete",
                    path);
         return -ENOENT;
     }

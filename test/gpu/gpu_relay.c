@@ -240,7 +240,7 @@ static int no_peer_access(void)
     driver.cuIpcOpenMemHandle = refuse_open;
     CHECK((create() == 0) &&
           ((with_kernel ? mrail_cuda_relay_kernel_create
-                           : mrail_cuda_relay_create)(&driver, 1, &second) == 0));
+                        : mrail_cuda_relay_create)(&driver, 1, &second) == 0));
     CHECK(memory->ops->alloc(memory, &two, 0, handle) == 0);
     CHECK(second->ops->alloc(second, &two, 1, other) == 0);
     CHECK(second->ops->import(second, &two, 1, both) == -EACCES);

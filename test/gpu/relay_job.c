@@ -290,8 +290,8 @@ static int share_memory(const mrail_relay_shape_t *shape, uint32_t first)
     const void *handles[JOB_RANKS];
 
     CHECK((job->with_kernel ? mrail_cuda_relay_kernel_create
-                            : mrail_cuda_relay_create)(
-              mrail_cuda_find(), device(), &memory) == 0);
+                            : mrail_cuda_relay_create)(mrail_cuda_find(),
+                                                       device(), &memory) == 0);
     table = memory->ops;
     counting_table = *table;
     counting_table.copy_test = count_test;

@@ -382,7 +382,7 @@ gives 2 "'drop=0.010*...' is too long for an action" $soft \
     ctl --session $session "drop=0.01$long"
 mkdir -p "$tmp/$long/$long"
 echo 'at 0s down sideways' >"$tmp/$long/$long/drill"
-gives 2 "drill:1: 'sideways' is one word too many: down" $soft \
+gives 2 "drill:1: unexpected word 'sideways'; the syntax is 'down'" $soft \
     ctl --session $session --script "$tmp/$long/$long/drill"
 gives 2 "drill1': No such file" $soft \
     ctl --session $session --script "$tmp/$long/$long/drill1"

@@ -125,6 +125,6 @@ moe="moe -np 8 --bind-rails --rate 200M --tokens 1k --skew 0.9 --iterations 2 --
         $moe --tokens 64 --self-test-corrupt
 }
 topology=2x2
-bench 'p2p without CUDA in UCX' 1 'needs a UCX with CUDA support' p2p -np 2
+bench 'p2p without CUDA in UCX' 1 'requires a UCX with CUDA support' p2p -np 2
 nothing_left 'device memory'
 finish

@@ -93,7 +93,7 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     says 'multi-rail ranks, all at once' 2x2 4 '--mca coll_mrail_inflight_us 0' \
         "left to Open MPI: $several"
     says 'one node' 1x2 4 --bind-rails 'left to Open MPI: all ranks are on one node'
-    says 'one rail' 2x1 4 --bind-rails "$steps: there is one rail"
+    says 'one rail' 2x1 4 --bind-rails "$steps: there is only one rail"
 fi
 MRAIL_TEST_RUN=$options
 nothing_left 'exchanges'

@@ -34,10 +34,10 @@ info ignored
 expect 'no port: the text says so' "$tmp/out" \
     ', not set: the device ignores flow labels, and its ports are a hash$'
 expect 'no port: the reported ports are 0' "$tmp/out" \
-    '^ *the device has 0 0 0 0 instead \(0: a hash\)$'
+    '^ *the device uses 0 0 0 0 instead \(0 stands for a hash\)$'
 info fixed
 expect 'another port: the text names it' "$tmp/out" \
-    '^ *the device has (58181 ?){4} instead'
+    '^ *the device uses (58181 ?){4} instead'
 info no-sqd
 expect 'without SQD, only a new lane changes the port' "$tmp/out" \
     '^ *a port changes only with a new lane$'
@@ -48,7 +48,7 @@ info mlx5
 expect 'mlx5: the port is what the driver source says' "$tmp/out" \
     "set by flow label at connect \\(according to the driver's source"
 expect 'mlx5: a call changes the port, and LAG has ports of its own' "$tmp/out" \
-    '^ *a port changes in a connected QP \(mlx5dv\); RoCE LAG: .* physical port 2$'
+    '^ *a port changes in a connected QP \(mlx5dv\); with RoCE LAG, .* physical port 2$'
 info mlx5 --json
 expect 'mlx5: the same as JSON' "$tmp/out" \
     '"driver": "mlx5_core", .*"in a connected QP \(mlx5dv\)", "lag_port": 2'

@@ -190,7 +190,7 @@ expect 'two: diagnose shows the hosts' "$tmp/view" ' n2$'
 view two 0 '^rank 0 .* n1$' top
 view two 0 ', n2$' top --lanes
 gather job 0 '2 of 2 hosts, 4 processes' --job alpha n1 n2
-view job 1 'no process of job beta left telemetry in .*job.tar.gz' diagnose \
+view job 1 'no process of job beta has telemetry in .*job.tar.gz' diagnose \
     --job beta
 view job 1 'no process of job beta has telemetry in .*job.tar.gz' top --job beta
 view job 1 'no process or job beta keeps records' trace beta
@@ -438,7 +438,7 @@ view path 1 "it has a file '../../../tmp/mrail-telemetry.0.1.1', which is none" 
 view host 1 "it has a host '../n1', which is not valid" top
 view gone-host 1 'it has other files than its manifest says' top
 view offset 0 '2 of 2 hosts' top
-view alive 1 'mrail-telemetry.*: it was written by another version of mrail' top
+view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' top
 view other-page 1 'it contains no telemetry' diagnose
 expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"

@@ -195,8 +195,8 @@ static void test_table(void **state)
 
     top_table(stream, &f->before, &f->now, &filter, TOP_BY_RANK);
     fclose(stream);
-    assert_non_null(strstr(text, "job job0\nWHO "));
-    assert_non_null(strstr(text, "\n\njob job1\nWHO "));
+    assert_non_null(strstr(text, "job job0\nPROCESS "));
+    assert_non_null(strstr(text, "\n\njob job1\nPROCESS "));
     assert_non_null(strstr(text, "rank 2 "));
     assert_non_null(strstr(text, "  ended\n"));
     assert_null(strstr(text, "rank 1 "));

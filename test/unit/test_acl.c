@@ -136,7 +136,7 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
         /* only NVUE has fewer marks than a switch can have uplinks */
         assert_int_equal(dialect, MRAIL_ACL_NVUE);
         assert_true(acl->num_uplinks > 31);
-        acl_test_has(why, "NVUE marks each uplink with a DSCP");
+        acl_test_has(why, "NVUE marks each uplink with its own DSCP");
         return;
     }
     text = acl_test_text(acl, dialect);

@@ -348,7 +348,7 @@ static void test_hairpin(void **state)
     compare(topo, demands, 1);
     assert_arm(PLAN_ARM_RAILS, 6 * MS, 0, 0);
     assert_not_served(PLAN_ARM_FAST,
-                      "rank 0 to rank 1: on one node over rails");
+                      "rank 0 and rank 1 are on one node and use rails");
 }
 
 static void test_many_nodes(void **state)

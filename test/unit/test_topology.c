@@ -950,8 +950,9 @@ static void test_ranks_that_differ(void **state)
 
     fill(&job, 4, 2, 0x3);
     set_file(&job, HEAD "ranks 0-2 2 multi-rail\n");
-    check_says(&job, "topo:4: the ranks end here, with rank 5, but the job has "
-                     "a rank 6");
+    check_says(
+        &job,
+        "topo:4: the last rank of the file is 5, but the job has a rank 6");
     set_file(&job, HEAD "ranks 0-2 2 multi-rail\nranks 3 2 single-rail\n");
     check_says(&job, "topo:5: rank 6 reaches 1 rails, but its process has 2");
     set_file(&job, HEAD RANKS "reach 3 0 none\n");
@@ -1004,11 +1005,15 @@ static void test_groups_that_differ(void **state)
     set_file(&job, HEAD RANKS GROUPS);
     check_says(&job, NULL);
     set_file(&job, HEAD RANKS);
-    check_says(&job, "topo:4: rail 0 of rank 4 is in leaf group 0, like that "
-                     "of rank 0, but the two are in different subnets");
+    check_says(
+        &job,
+        "topo:4: rail 0 of rank 4 is in leaf group 0, like the same rail of "
+        "rank 0, but the two ports are in different subnets");
     set_file(&job, HEAD RANKS "leaf_group 1 1\nleaf_group 2-3 1\n");
-    check_says(&job, "topo:6: rail 0 of rank 4 is in leaf group 1, like that "
-                     "of rank 2");
+    check_says(
+        &job,
+        "topo:6: rail 0 of rank 4 is in leaf group 1, like the same rail of "
+        "rank 2");
 }
 
 static void test_groups_without_uplinks(void **state)
@@ -1017,11 +1022,12 @@ static void test_groups_without_uplinks(void **state)
 
     fill(&job, 4, 2, 0x3);
     set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\n");
-    check_says(&job, "topo:5: leaf group 1, that of rank 4, has no uplink for "
-                     "rail 0, but others have uplinks, as on line 6");
+    check_says(
+        &job,
+        "topo:5: leaf group 1 (rank 4) has no uplink for rail 0, but line 6 "
+        "lists uplinks");
     set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\nuplink 1 * dead\n");
-    check_says(&job,
-               "topo:7: all uplinks of leaf group 1, that of rank 4, are dead");
+    check_says(&job, "topo:7: all uplinks of leaf group 1 (rank 4) are dead");
     set_lanes(&job, 1);
     set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB,20MB\nuplink 1 * 10MB\n");
     check_says(&job, "topo:6: 2 uplinks, but the process of rank 0 has port "

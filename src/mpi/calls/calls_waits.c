@@ -3,9 +3,10 @@
  * functions of the pml and of requests, which Open MPI calls through tables.
  * This file replaces functions in these tables.
  *
- * A replacement notes the call in private memory. notice() exports the call
- * only if MPI's progress runs for a while before the call returns. A call that
- * returns immediately costs a few stores and no clock reading.
+ * A replacement records the call in private memory. notice(), a low-priority
+ * progress function of MPI, exports the call if it runs before the call
+ * returns. A call that returns earlier costs only a few stores, and does not
+ * read the clock.
  */
 #include "config.h"
 #include "mpi/calls/mrail_calls.h"
@@ -20,9 +21,9 @@ static int is_begun;
 
 /* The call in progress. */
 static struct {
-    unsigned kind; /* 0: none */
+    unsigned kind; /* 0 if none */
     int peer, tag;
-    struct ompi_communicator_t *comm; /* NULL: unknown */
+    struct ompi_communicator_t *comm; /* NULL if unknown */
     int is_exported;
 } now;
 
@@ -34,7 +35,7 @@ static void end_wait(void)
     }
 }
 
-/* Makes a call. The call counts as a wait unless a collective makes it. */
+/* Makes a call. It counts as a wait unless it is part of a collective. */
 #define AS_WAIT(_kind, _peer, _tag, _comm, _call)                              \
     do {                                                                       \
         int ret;                                                               \
@@ -85,7 +86,7 @@ static int wait_mprobe(int peer, int tag, struct ompi_communicator_t *comm,
             pml.pml_mprobe(peer, tag, comm, message, status));
 }
 
-/* A request does not name the rank for which it waits. */
+/* A request does not identify the peer, so the rank is -1. */
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
     AS_WAIT(WAIT, -1, -1, NULL, requests.req_wait(request, status));
@@ -111,7 +112,8 @@ static int wait_some(size_t count, ompi_request_t **list, int *outcount,
             requests.req_wait_some(count, list, outcount, indices, statuses));
 }
 
-/* MPI's progress calls this function while the process waits. */
+/* Exports the call in progress. MPI's progress calls this function while the
+ * process waits. */
 static int notice(void)
 {
     mrail_calls_t *calls = mca_coll_mrailcalls_file;

@@ -191,8 +191,8 @@ static void advance_offered(request_t *request)
     }
 }
 
-/* Ends the READ. After any failure but the loss of the peer, requests the chunk
- * as a message if it is in host memory. */
+/* Completes the READ. After any failure except the loss of the peer, requests
+ * the chunk as a message if it is in host memory. */
 static void end_read(request_t *request, int status)
 {
     switch (status) {
