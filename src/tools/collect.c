@@ -273,9 +273,9 @@ static const mrail_command_t command = {
         "machine, in one archive: rails, lanes, counters, events, records of chunks,\n"
         "and MPI calls. Processes that were killed are part of it.\n"
         "\n"
-        "mrail diagnose, top, trace and info read the archive with --archive FILE,\n"
-        "on any machine. Times of the hosts are aligned by exchanged time stamps, and\n"
-        "ERROR is the bound of the error that remains.\n"
+        "mrail diagnose, top, trace, report and info read the archive with --archive\n"
+        "FILE, on any machine. Times of the hosts are aligned by exchanged time\n"
+        "stamps, and ERROR is the bound of the error that remains.\n"
         "\n"
         "If a host cannot be reached, the archive has the other hosts.\n",
     .options = options,

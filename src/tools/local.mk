@@ -228,12 +228,12 @@ libmrail_report_la_SOURCES = src/tools/report.h \
     src/tools/report_model.c src/tools/report_events.c \
     src/tools/report_series.c src/tools/report_series.h \
     src/tools/report_facts.c src/tools/report_json.c \
-    src/tools/report_page.c
+    src/tools/report_json_plans.c src/tools/report_page.c
 nodist_libmrail_report_la_SOURCES = src/tools/report_template.c
-mrail_report_SOURCES = src/tools/report.c src/tools/report_env.c \
+mrail_report_SOURCES = src/tools/report.c src/tools/report_archive.c \
+    src/tools/report_env.c src/tools/report_rings.c \
     src/tools/report_files.c src/tools/report_files.h
-mrail_report_LDADD = libmrail-report.la libmrail-top.la libmrail-telemetry.la \
-    libmrail-tool.la -lm
+mrail_report_LDADD = libmrail-report.la $(COLLECT_LIBS)
 dist_man_MANS += src/tools/man/mrail-report.1
 CLEANFILES += src/tools/report_template.c
 src/tools/report_template.c: $(REPORT_TEMPLATE)

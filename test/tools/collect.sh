@@ -5,7 +5,8 @@
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
-need_built mrail-collect mrail-top mrail-diagnose mrail-trace exporter_pages
+need_built mrail-collect mrail-top mrail-diagnose mrail-trace mrail-report \
+    exporter_pages
 
 collect=$build/mrail-collect
 pages=$UCX_MRAIL_TELEMETRY_DIR
@@ -118,6 +119,23 @@ view()
     is "$name: mrail $viewer leaves no directory" '' "$(ls "$TMPDIR")"
 }
 
+# figures NAME HOST CONDITION...: the JSON of mrail report in $tmp/view must be
+# about HOST, and fulfil conditions in Python.
+figures()
+{
+    name=$1 wanted=$2
+    shift 2
+    check "$name: the figures of the report" python3 -c '
+import json, sys
+text = open(sys.argv[1]).read()
+report = json.loads(text[text.index("{"):])
+assert report["host"] == sys.argv[2], report["host"]
+assert not report["recording"]["live"]
+for condition in sys.argv[3:]:
+    assert eval(condition.replace("\n", " ")), (condition, text[-4000:])
+' "$tmp/view" "$wanted" "$@"
+}
+
 no_archive()
 {
     if [ -e "$tmp/$1.tar.gz" ]; then
@@ -189,11 +207,22 @@ view two 0 '^job beta: 1 process in the archive' diagnose
 expect 'two: diagnose shows the hosts' "$tmp/view" ' n2$'
 view two 0 '^rank 0 .* n1$' top
 view two 0 ', n2$' top --lanes
+view two 1 'there are several jobs; name one of:' report --json
+view two 0 '"job": "alpha"' report --json alpha
+figures two '2 hosts' 'sorted(p["host"] for p in report["processes"]) ==
+    ["n1", "n1", "n2", "n2"]' \
+    'all(p["state"] == "running" for p in report["processes"])' \
+    'report["grid"]["points"] > 0 and report["totals"]["peak_bytes_per_s"] > 0' \
+    'report["plans"] == [] and report["configuration"]["rank"] is None'
+view two 0 '^.*/two.html: 1 process; open it in a browser' report \
+    -o "$tmp/two.html" beta
 gather job 0 '2 of 2 hosts, 4 processes' --job alpha n1 n2
 view job 1 'no process of job beta left telemetry in .*job.tar.gz' diagnose \
     --job beta
 view job 1 'no process of job beta has telemetry in .*job.tar.gz' top --job beta
 view job 1 'no process or job beta keeps records' trace beta
+view job 1 'no process of job beta has telemetry in .*job.tar.gz' report \
+    --json beta
 view job 0 'no record of 4 processes' trace alpha
 view job 0 ' 0 records of 4 processes' trace -o "$tmp/trace"
 gather missing-job 1 'no process of job gamma left telemetry on these hosts' \
@@ -250,6 +279,14 @@ print("all times agree")
 END
     is 'clocks: an hour apart, all times agree' 'all times agree' \
         "$(tail -n 1 "$tmp/result")"
+    view clocks 0 'Times of the hosts are aligned to within [0-9.]+ ms' report \
+        --json
+    figures clocks '3 hosts' 'all(0 <= p["start_s"] <= p["update_s"] < 1800
+        for p in report["processes"])' \
+        '0 < report["archive"]["error_s"] < 0.5' \
+        'report["grid"]["end_s"] - report["grid"]["begin_s"] < 60' \
+        'sorted(round(h["offset_s"] / 3600) for h in
+        report["archive"]["hosts"]) == [-1, 0, 1]'
 fi
 
 # ---- hosts that fail ----
@@ -258,6 +295,10 @@ gather gone 1 'host gone is missing: it cannot be reached: ssh: connect to host 
     n1 gone
 expect 'gone: the archive has the other host' "$tmp/out" '1 of 2 hosts, 2 processes'
 view gone 0 'host gone is missing: it cannot be reached: ssh: connect' diagnose
+view gone 0 'host gone is missing: it cannot be reached: ssh: connect' report --json
+figures gone '1 of 2 hosts' \
+    '"1 of 2 hosts is missing: gone." in report["summary"]' \
+    'report["archive"]["hosts"][1]["error"].startswith("it cannot be reached")'
 gather lost 1 'it cannot be reached: sh: 1: /opt/mrail: not found' n1 lost
 gather early 1 'host early is missing: it cannot be reached: ssh ended with status 3' \
     n1 early
@@ -323,6 +364,12 @@ gather killed 0 'killed: 9[0-9][0-9] processes were left out, because the archiv
 view killed 0 'killed: 9[0-9][0-9] processes were left out' top
 expect 'killed: the last ones are kept' "$tmp/view" '^job a000999$'
 view killed 0 'job a000999: 1 process in the archive, 0 running' diagnose
+view killed 0 'processes were left out, because the archive was full' report \
+    --json a000999
+figures killed killed 'report["totals"]["killed"] == 1' \
+    'report["archive"]["processes_left_out"] > 900' \
+    'report["grid"]["points"] == 0' \
+    'not report["processes"][0]["records_calls"]'
 size=$("$collect" -o - --max-size 1m --dir "$pages/killed" 2>/dev/null | wc -c)
 if [ "$size" -le 1200000 ] && [ "$size" -gt 500000 ]; then
     ok 'killed: the archive is bounded'
@@ -371,7 +418,7 @@ def write(name, content):
         out.write(content)
 
 
-def changed(name, change, bad=None):
+def changed(name, change, bad=None, drop=None):
     """Write the archive with another manifest, or other files."""
     out = io.BytesIO()
     source = tarfile.open(fileobj=io.BytesIO(plain))
@@ -382,6 +429,8 @@ def changed(name, change, bad=None):
             manifest = json.loads(content)
             change(manifest)
             content = json.dumps(manifest).encode()
+        elif drop is not None and drop(entry.name):
+            continue
         elif bad is not None:
             content = bad(entry, content)
         entry.size = len(content)
@@ -407,6 +456,33 @@ changed("alive", lambda m: None,
         lambda entry, content: content[:4] + b"\xff" + content[5:])
 changed("other-page", lambda m: None,
         lambda entry, content: bytes(len(content)))
+
+
+def without(drop):
+    """Return a change that removes files from the manifest."""
+    def change(manifest):
+        for host in manifest["hosts"]:
+            host["files"] = [file for file in host["files"]
+                             if not drop(file["name"])]
+    return change
+
+
+def is_calls(name):
+    return name.endswith(".calls")
+
+
+def is_page(name):
+    return not is_calls(name)
+
+
+def is_earlier(name):
+    return "earlier/" in name
+
+
+changed("no-calls", without(is_calls), drop=is_calls)
+changed("no-pages", without(is_page),
+        drop=lambda name: name != "manifest.json" and is_page(name))
+changed("one-sample", without(is_earlier), drop=is_earlier)
 
 
 def links(name, kind):
@@ -440,6 +516,31 @@ view gone-host 1 'it has other files than its manifest says' top
 view offset 0 '2 of 2 hosts' top
 view alive 1 'mrail-telemetry.*: it was written by another version of mrail' top
 view other-page 1 'it has no telemetry' diagnose
+view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' report --json
+view cut-2 0 'cut-2.tar.gz: it was cut off or damaged; [0-9]+ of [0-9]+ files' \
+    report --json alpha
+figures cut-2 '2 hosts' \
+    '"The archive was cut off or damaged, and " in report["summary"]' \
+    'report["archive"]["files_lost"] > 0'
+for name in text nothing zeros; do
+    view $name 1 'it is not an archive of mrail collect' report --json
+done
+view version 1 'it has version 2 of the format, and this mrail reads version 1' \
+    report --json
+view alive 1 'mrail-telemetry.*: it was written by another version of mrail' \
+    report --json
+view no-calls 0 '"records_calls": false' report --json alpha
+view no-pages 1 'no process of this user has telemetry in .*no-pages.tar.gz' \
+    report --json
+view one-sample 0 '"job": "alpha"' report --json alpha
+figures one-sample '2 hosts' 'report["grid"]["points"] == 0' \
+    'report["totals"]["bytes"] == report["totals"]["bytes_before"] > 0'
+for option in '--dir /tmp' '--time 1' '--interval 1'; do
+    # shellcheck disable=SC2086 # word splitting is intended
+    expect_run "report: --archive with $option" 2 \
+        "report: --archive cannot be combined with ${option%% *}" \
+        "$build/mrail-report" --json --archive "$tmp/two.tar.gz" $option
+done
 expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
 

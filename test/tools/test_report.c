@@ -253,6 +253,33 @@ static void test_records(void **state)
     assert_int_equal(process->rails[1].bytes, 1200);
 }
 
+/* The two samples of an archive show the bytes between them. */
+static void test_earlier_sample(void **state)
+{
+    fixture_t *f = *state;
+    mrail_page_t *earlier = calloc(1, sizeof(*earlier));
+    report_process_t *process;
+
+    assert_non_null(earlier);
+    f->page.start_ns = JOB_START - SECOND;
+    f->page.rails[0].bytes = 1000;
+    f->page.rails[1].bytes = 700;
+    *earlier = f->page;
+    f->page.rails[0].bytes = 1600;
+    f->page.update_ns += SECOND;
+    process = add(f, 1);
+    assert_int_equal(process->rails[0].before, 1600);
+    earlier->rails[1].bytes = 900; /* cannot be */
+    report_earlier(&f->model, process, earlier);
+    assert_int_equal(process->rails[0].before, 1000);
+    assert_int_equal(process->rails[0].bytes, 1600);
+    assert_int_equal(process->rails[0].series->bytes[0], 300);
+    assert_int_equal(process->rails[0].series->bytes[1], 300);
+    assert_int_equal(process->rails[1].before, 700);
+    assert_int_equal(sum_of(process->rails[1].series), 0);
+    free(earlier);
+}
+
 /* ---- events ---- */
 
 static void test_kinds(void **state)
@@ -419,6 +446,7 @@ int main(void)
         TEST(test_smaller_bytes_count_as_none),
         TEST(test_down),
         TEST(test_records),
+        TEST(test_earlier_sample),
         TEST(test_kinds),
         TEST(test_overwritten_events),
         TEST(test_room_for_events),
