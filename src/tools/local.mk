@@ -198,6 +198,7 @@ libmrail_trace_la_SOURCES = src/tools/trace_show.c src/tools/trace_show.h \
     src/tools/trace_table.c src/tools/trace_table.h \
     src/tools/perfetto.c src/tools/perfetto.h \
     src/tools/trace_calls.c src/tools/trace_calls.h \
+    src/tools/trace_plans.c src/tools/trace_plans.h \
     src/tools/trace_tracks.c src/tools/trace_tracks.h
 mrail_trace_SOURCES = src/tools/trace.c \
     src/tools/trace_file.c src/tools/trace_file.h \

@@ -81,11 +81,20 @@ checked killed --killed
 # ---- planned exchanges ----
 
 # The ranks have a rail each, so exchanges between nodes are planned. The loads
-# must be those that coll/mrail prints.
+# must be those that coll/mrail prints. A trace of the job has the same forecasts.
+UCX_MRAIL_TELEMETRY_RECORDS=65536
+export UCX_MRAIL_TELEMETRY_RECORDS
 start 4 6 --bind-rails --mca coll_mrail_verbose 3
+"$mrail" trace -o "$tmp/trace" --past >"$tmp/trace.out" 2>&1 &
+tracer=$!
 "$mrail" report -o "$tmp/planned.html" --json >"$tmp/planned.json" \
     2>"$tmp/report.err" || not_ok 'planned exchanges' "$(cat "$tmp/report.err")"
 ended 'planned exchanges'
 checked planned --log "$tmp/err"
+status=0
+wait $tracer || status=$?
+is 'planned: the trace ends with the job' 0 $status
+run_program 'planned: trace: ' python3 "$top/test/mpi/trace_check.py" \
+    "$tmp/trace" --plans "$tmp/planned.json"
 nothing_left 'reports'
 finish
