@@ -38,7 +38,7 @@ void report_json_plans(mrail_json_t *json, const report_model_t *model,
         mrail_json_object(json, NULL);
         mrail_json_string(json, "communicator", plan->name);
         mrail_json_uint(json, "ranks", plan->size);
-        mrail_json_uint(json, "forecasts", plan->begun);
+        mrail_json_uint(json, "forecasts", mrail_plans_number(plan));
         mrail_json_fixed(json, "time_s",
                          ((double)plan->time_ns - (double)start_ns) / 1e9, 6);
         mrail_json_bool(json, "planned", plan->is_planned != 0);

@@ -37,7 +37,7 @@ static void add_link(trace_forecast_t *forecast, const mrail_plans_link_t *link)
 
 static trace_forecast_t forecast_of(const mrail_plans_comm_t *comm)
 {
-    trace_forecast_t forecast = {.number = comm->begun,
+    trace_forecast_t forecast = {.number = mrail_plans_number(comm),
                                  .time_ns = comm->time_ns,
                                  .unplanned_s = comm->unplanned_s,
                                  .planned_s = comm->planned_s,
@@ -294,15 +294,18 @@ static void settle(trace_plans_t *plans, trace_plan_t *plan,
 
 /* ---- entry points ---- */
 
-/* Counts the forecasts that were replaced before this one was read. */
+/* Counts the forecasts of a communicator that were replaced before this one was
+ * read. */
 static uint64_t count_missed(const trace_plans_t *plans,
                              const trace_plan_t *plan,
                              const mrail_plans_comm_t *comm)
 {
-    if (plan->begun != 0) {
+    if ((plan->begun != 0) && (plan->earlier == comm->earlier)) {
         return comm->begun - plan->begun - 1;
     }
-    return (plans->has_started && !plans->had_file) ? comm->begun - 1 : 0;
+    return ((plan->begun != 0) || (plans->has_started && !plans->had_file))
+               ? mrail_plans_number(comm) - 1
+               : 0;
 }
 
 static void add_comm(trace_plans_t *plans, trace_plan_t *plan,
@@ -313,14 +316,16 @@ static void add_comm(trace_plans_t *plans, trace_plan_t *plan,
     }
     if (!plans->has_started && !plans->has_past) {
         plan->begun = comm->begun;
+        plan->earlier = comm->earlier;
         return;
     }
     settle(plans, plan, calls, 1);
     plans->missed += count_missed(plans, plan, comm);
-    if (strcmp(comm->name, plan->forecast.name) != 0) {
-        plan->num_tracks = 0;
+    if (comm->earlier != plan->earlier) {
+        plan->num_tracks = 0; /* another communicator has the place */
     }
     plan->begun = comm->begun;
+    plan->earlier = comm->earlier;
     plan->forecast = forecast_of(comm);
     plan->is_waiting = 1;
 }

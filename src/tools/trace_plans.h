@@ -30,7 +30,8 @@ typedef struct trace_forecast {
 
 /* A place of the file. */
 typedef struct trace_plan {
-    uint64_t begun; /* forecasts that have been taken */
+    uint64_t begun;   /* as in the forecast that was taken last */
+    uint32_t earlier; /* the same; it identifies the communicator */
     int is_waiting; /* 1: the collective of `forecast` has not ended */
     trace_forecast_t forecast;
     uint64_t tracks[TRACE_PLAN_SLOTS];

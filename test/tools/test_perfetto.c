@@ -759,6 +759,27 @@ static void test_missed_forecasts(void **state)
     has("4{10:'forecast' 3:5 } ");
 }
 
+/* A communicator that has the place of another one has tracks of its own. */
+static void test_forecasts_of_a_reused_place(void **state)
+{
+    mrail_plans_comm_t *plan = forecast(0, 1000);
+
+    start_plans(1);
+    trace_plans_add(&plans, &forecasts, NULL);
+    plan->earlier = ++plan->begun;
+    plan = forecast(0, 3000);
+    snprintf(plan->name, sizeof(plan->name), "other");
+    plan = forecast(0, 4000);
+    snprintf(plan->name, sizeof(plan->name), "other");
+    trace_plans_add(&plans, &forecasts, NULL);
+    assert_int_equal(plans.shown, 2);
+    assert_int_equal(plans.missed, 1);
+    finish();
+    has("2:'plans of other' ");
+    assert_int_equal(count("2:'plans of "), 2);
+    has("23:'forecast: by the plan' 4{10:'forecast' 3:2 } ");
+}
+
 /* Slices that overlap are on tracks of the same name; their number is
  * limited. */
 static void test_overlapping_forecasts(void **state)
@@ -822,6 +843,7 @@ int main(void)
         PLANS(test_forecast_without_a_call),
         PLANS(test_forecast_of_a_nonblocking_call),
         PLANS(test_missed_forecasts),
+        PLANS(test_forecasts_of_a_reused_place),
         PLANS(test_overlapping_forecasts),
         PLANS(test_random_forecasts),
     };
