@@ -167,6 +167,8 @@ libmrail_collect_la_SOURCES = src/tools/collect.h \
     src/tools/collect_hosts.c src/tools/collect_hosts.h \
     src/tools/collect_local.c src/tools/collect_local.h \
     src/tools/collect_manifest.c src/tools/collect_manifest.h \
+    src/tools/collect_serve.c \
+    src/tools/collect_share.c src/tools/collect_share.h \
     src/tools/collect_show.c \
     src/tools/collect_tar.c src/tools/collect_tar.h \
     src/tools/collect_view.c src/tools/collect_view.h \

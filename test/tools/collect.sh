@@ -43,7 +43,9 @@ cat >"$tmp/ssh" <<END
 host=\$1
 shift
 export UCX_MRAIL_TELEMETRY_DIR="$pages/\$host"
+echo "\$host" >>"$tmp/visits"
 case \$host in
+once) ! grep -q once "$tmp/once" 2>/dev/null || exit 255; echo once >"$tmp/once" ;;
 gone) echo 'ssh: connect to host gone port 22: No route to host' >&2; exit 255 ;;
 mute) exec sleep 30 ;;
 early) exit 3 ;;
@@ -378,6 +380,56 @@ else
 fi
 gather thousand 0 '1 of 1 hosts, 1000 processes' killed
 view thousand 0 '^job a000500: 1 process in the archive' diagnose
+
+# left_out FILE HOST: prints how many processes of the host were left out.
+left_out()
+{
+    tar xzOf "$1" manifest.json | python3 -c '
+import json, sys
+print(*[host["left_out"] for host in json.load(sys.stdin)["hosts"]
+        if host["name"] == sys.argv[1]])' "$2"
+}
+
+# What other hosts leave of the size is not wasted: the host with many processes
+# gets as much as if it were alone.
+gather alone 0 'killed: [0-9]+ processes were left out' --max-size 4m killed
+alone=$(left_out "$tmp/alone.tar.gz" killed)
+gather shared 1 'host gone is missing' --max-size 4m killed empty gone
+is 'shared: hosts without processes leave their part to others' "$alone" \
+    "$(left_out "$tmp/shared.tar.gz" killed)"
+gather uneven 0 '2 of 2 hosts' --max-size 4m n1 killed
+half=$(left_out "$tmp/killed.tar.gz" killed)
+left=$(left_out "$tmp/uneven.tar.gz" killed)
+if [ "$left" -gt "$alone" ] && [ "$left" -lt $(((alone + half) / 2)) ]; then
+    ok 'uneven: a small host leaves most of its part'
+else
+    not_ok 'uneven: a small host leaves most of its part' \
+        "$left left out, $alone if alone, $half with 1m"
+fi
+is 'uneven: the small host is complete' 0 "$(left_out "$tmp/uneven.tar.gz" n1)"
+size=$(gzip -dc "$tmp/uneven.tar.gz" | wc -c)
+if [ "$size" -le 4500000 ]; then
+    ok 'uneven: the archive is bounded'
+else
+    not_ok 'uneven: the archive is bounded' "$size bytes"
+fi
+
+# Two hosts that want everything get the same. Each is visited once, because
+# nothing is left.
+mkdir "$pages/twin"
+cp -p "$pages/killed/"* "$pages/twin/"
+: >"$tmp/visits"
+gather twins 0 '2 of 2 hosts' --max-size 4m killed twin
+is 'twins: both get the same part' "$(left_out "$tmp/twins.tar.gz" killed)" \
+    "$(left_out "$tmp/twins.tar.gz" twin)"
+expect_count 'twins: one visit each' "$tmp/visits" . 2
+
+# A host that fails when it is asked again keeps what it sent at first.
+mkdir "$pages/once"
+cp -p "$pages/killed/"* "$pages/once/"
+gather once 0 '2 of 2 hosts, [0-9]+ processes' --max-size 2m once empty
+is 'once: it has its equal part' "$half" "$(left_out "$tmp/once.tar.gz" once)"
+expect_count 'once: it was asked twice' "$tmp/visits" once 2
 
 # Files that vanish while they are read.
 mkdir "$pages/vanishing"
