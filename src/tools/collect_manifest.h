@@ -58,11 +58,12 @@ typedef struct collect_host {
     uint64_t bound_ns;
     uint64_t time_ns;   /* time of the second sample, by the host's clock */
     uint64_t sample_ns; /* time between the two samples */
-    uint64_t needed;    /* bytes of the files of all processes in an archive, with
-                         * those that were left out; 0: unknown */
-    unsigned left_out;  /* processes for which there was no room */
-    unsigned refused;   /* files that are not valid, or of another version */
-    unsigned foreign;   /* files of other users, which are never read */
+    /* Bytes that all processes take in an archive, with those that were left
+     * out; 0: unknown. */
+    uint64_t needed;
+    unsigned left_out; /* processes for which there was no room */
+    unsigned refused;  /* files that are not valid, or of another version */
+    unsigned foreign;  /* files of other users, which are never read */
     collect_file_t *files;
     unsigned num_files;
     collect_process_t *processes;

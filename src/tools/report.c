@@ -27,7 +27,7 @@ typedef struct report {
     const char *file;     /* the archive; NULL: this machine */
     collect_view_t *view; /* of the archive */
     const char *job;
-    const char *path; /* NULL: no page */
+    const char *path;  /* NULL: no page */
     double time_s;     /* 0: no limit */
     double interval_s; /* 0: the default */
     int json, force;
@@ -294,7 +294,7 @@ static void check_options(const report_t *report)
         ((report->dir != NULL) || (report->time_s > 0) ||
          (report->interval_s > 0))) {
         mrail_tool_usage(COMMAND, "--archive cannot be combined with %s",
-                         (report->dir != NULL)   ? "--dir"
+                         (report->dir != NULL)  ? "--dir"
                          : (report->time_s > 0) ? "--time"
                                                 : "--interval");
     }

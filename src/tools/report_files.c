@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #define COMMAND "report"
+/* Instead of a descriptor: the file was taken, and is closed. */
+#define TAKEN (-2)
 
 _Noreturn static void fail_memory(void)
 {
@@ -65,8 +67,7 @@ static int has_job(const pages_t *pages, const char *job, int *is_live_p)
 
 _Noreturn static void fail_none(const report_files_t *files, const char *job)
 {
-    int others =
-        (files->view != NULL) ? 0 : mrail_tele_file_others(files->dir);
+    int others = (files->view != NULL) ? 0 : mrail_tele_file_others(files->dir);
     char more[96] = "";
 
     if (others > 0) {
@@ -262,7 +263,7 @@ static void open_other(report_files_t *files, const char *path, size_t offset,
         const char *id = strrchr(file->path, '.');
 
         /* The names are the same up to the id. */
-        if ((*fd_p >= 0) || ((file->fd < 0) && !files->is_still) ||
+        if ((*fd_p != -1) || ((file->fd < 0) && !files->is_still) ||
             (id == NULL) ||
             (strncmp(path, file->path, (size_t)(id - file->path) + 1) != 0)) {
             continue;
@@ -271,6 +272,7 @@ static void open_other(report_files_t *files, const char *path, size_t offset,
         if (files->is_still) {
             take(files, file);
             close_fd(fd_p);
+            *fd_p = TAKEN;
         }
     }
 }

@@ -78,11 +78,13 @@ static int add_rails(report_model_t *model, report_process_t *process,
 }
 
 /* The series of a process that started after the recording begins with its
- * start, when its rails had carried nothing. */
+ * start, when its rails had carried nothing. A start in the future is that of a
+ * clock that was set back. */
 static void add_first(report_model_t *model, report_process_t *process,
                       uint64_t now_ns)
 {
-    int is_whole = process->start_ns >= model->begin_ns;
+    int is_whole =
+        (process->start_ns >= model->begin_ns) && (process->start_ns <= now_ns);
 
     for (unsigned i = 0; i < process->num_rails; ++i) {
         report_rail_t *rail = &process->rails[i];
@@ -282,9 +284,9 @@ static int event_order(const void *a, const void *b)
     int ranks = (x->process->rank > y->process->rank) -
                 (x->process->rank < y->process->rank);
 
-    return (x->time_ns != y->time_ns) ? (x->time_ns > y->time_ns) -
-                                            (x->time_ns < y->time_ns)
-                                      : ranks;
+    return (x->time_ns != y->time_ns)
+               ? (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns)
+               : ranks;
 }
 
 void report_finish(report_model_t *model, uint64_t end_ns, report_end_t end)

@@ -20,7 +20,7 @@ typedef struct ring {
     mrail_ring_record_t *records;
     unsigned count;
     uint64_t offset_ns;
-    uint64_t earlier_ns; /* time of its earlier sample; 0: not needed, or none */
+    uint64_t earlier_ns; /* time of its first sample; 0: not needed, or none */
 } ring_t;
 
 _Noreturn static void fail_memory(void)
@@ -102,8 +102,8 @@ static void cover(const ring_t *ring, const report_process_t *process,
                   uint64_t *first_ns, uint64_t *last_ns)
 {
     for (unsigned i = 0; i < ring->count; ++i) {
-        *first_ns = MRAIL_MIN(*first_ns,
-                              ring->records[i].post_ns + ring->offset_ns);
+        *first_ns =
+            MRAIL_MIN(*first_ns, ring->records[i].post_ns + ring->offset_ns);
         *last_ns =
             MRAIL_MAX(*last_ns, ring->records[i].done_ns + ring->offset_ns);
     }

@@ -40,8 +40,8 @@ static void start_comm(trace_calls_t *calls, trace_comm_t *shown,
                  (unsigned long long)comm->id);
     }
     *shown = (trace_comm_t){.id = comm->id};
-    shown->track =
-        add_track(calls, name, trace_calls_order((unsigned)(shown - calls->comms)));
+    shown->track = add_track(
+        calls, name, trace_calls_order((unsigned)(shown - calls->comms)));
     if (calls->has_past) {
         shown->next = comm->first;
     } else if (!calls->has_started) {

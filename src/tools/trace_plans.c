@@ -111,9 +111,8 @@ static use_t find_use(const trace_plans_t *plans,
         use_t found;
 
         /* The calls have a shorter copy of the name. */
-        if ((comm->id == 0) ||
-            (strncmp(comm->name, forecast->name, sizeof(comm->name) - 1) !=
-             0)) {
+        if ((comm->id == 0) || (strncmp(comm->name, forecast->name,
+                                        sizeof(comm->name) - 1) != 0)) {
             continue;
         }
         found = find_in_comm(plans, forecast, comm);
@@ -133,8 +132,7 @@ static uint64_t add_track(trace_plans_t *plans, const trace_plan_t *plan,
                           const use_t *use)
 {
     const trace_forecast_t *forecast = &plan->forecast;
-    unsigned place =
-        (use->record != NULL) ? use->place : MRAIL_CALLS_COMMS - 1;
+    unsigned place = (use->record != NULL) ? use->place : MRAIL_CALLS_COMMS - 1;
     char name[sizeof(forecast->name) + 32];
     uint64_t id = perfetto_id(plans->trace);
 
@@ -150,8 +148,7 @@ static uint64_t add_track(trace_plans_t *plans, const trace_plan_t *plan,
 
 /* Returns a slot whose last slice has ended at `begin_ns`, or NULL. */
 static uint64_t *slot_of(trace_plans_t *plans, trace_plan_t *plan,
-                         const use_t *use, uint64_t begin_ns,
-                         uint64_t *track_p)
+                         const use_t *use, uint64_t begin_ns, uint64_t *track_p)
 {
     unsigned i = 0;
 
@@ -173,7 +170,7 @@ static uint64_t *slot_of(trace_plans_t *plans, trace_plan_t *plan,
 typedef struct args {
     perfetto_arg_t items[PERFETTO_ARGS];
     unsigned count;
-    char names[2 * (TRACE_PLAN_RAILS + 1)][40];
+    char names[2 * (TRACE_PLAN_RAILS + 1)][48];
 } args_t;
 
 _Static_assert(7 + 2 * (TRACE_PLAN_RAILS + 1) <= PERFETTO_ARGS,
@@ -181,8 +178,7 @@ _Static_assert(7 + 2 * (TRACE_PLAN_RAILS + 1) <= PERFETTO_ARGS,
 
 static void add_value(args_t *args, const char *name, uint64_t value)
 {
-    args->items[args->count++] =
-        (perfetto_arg_t){.name = name, .value = value};
+    args->items[args->count++] = (perfetto_arg_t){.name = name, .value = value};
 }
 
 static void add_time(args_t *args, const char *name, double time_s)
@@ -270,10 +266,9 @@ static void show(trace_plans_t *plans, trace_plan_t *plan, const use_t *use)
     ++plans->shown;
     if (has_time) {
         *end_ns = event.time_ns + (uint64_t)(MRAIL_MIN(time_s, MAX_S) * 1e9);
-        perfetto_event(plans->trace,
-                       &(perfetto_event_t){.kind = PERFETTO_END,
-                                           .time_ns = *end_ns,
-                                           .track = event.track});
+        perfetto_event(plans->trace, &(perfetto_event_t){.kind = PERFETTO_END,
+                                                         .time_ns = *end_ns,
+                                                         .track = event.track});
     }
 }
 

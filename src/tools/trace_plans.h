@@ -32,7 +32,7 @@ typedef struct trace_forecast {
 typedef struct trace_plan {
     uint64_t begun;   /* as in the forecast that was taken last */
     uint32_t earlier; /* the same; it identifies the communicator */
-    int is_waiting; /* 1: the collective of `forecast` has not ended */
+    int is_waiting;   /* 1: the collective of `forecast` has not ended */
     trace_forecast_t forecast;
     uint64_t tracks[TRACE_PLAN_SLOTS];
     uint64_t ends_ns[TRACE_PLAN_SLOTS];

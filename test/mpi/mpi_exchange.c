@@ -114,8 +114,8 @@ int main(int argc, char **argv)
             mt_rank(MPI_COMM_WORLD) == mt_size(MPI_COMM_WORLD) - 1) {
             kill(getpid(), SIGKILL);
         }
-        ok &= has_dup ? exchange_dup(i, most)
-                      : exchange(MPI_COMM_WORLD, i, most);
+        ok &=
+            has_dup ? exchange_dup(i, most) : exchange(MPI_COMM_WORLD, i, most);
         if (i == 0 && seconds > 0 && mt_rank(MPI_COMM_WORLD) == 0) {
             puts("under way");
             fflush(stdout);

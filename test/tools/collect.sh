@@ -78,7 +78,8 @@ while left > 0:
     left -= len(data)
 END
 
-# start HOST JOB: starts a process of a job on a host, until the script ends.
+# start HOST JOB [plans]: starts a process of a job on a host, until the script
+# ends.
 started=0
 start()
 {
@@ -90,7 +91,8 @@ start()
         ahead) export MRAIL_TEST_CLOCK_S=3600 LD_PRELOAD="$shim" ;;
         behind) export MRAIL_TEST_CLOCK_S=-3600 LD_PRELOAD="$shim" ;;
         esac
-        exec "$build/exporter_pages" "$pages/$1" "$2" 1 2 4 \
+        # shellcheck disable=SC2086 # the last word may be absent
+        exec "$build/exporter_pages" "$pages/$1" "$2" 1 2 4 ${3-} \
             <"$tmp/stdin.$started" >"$tmp/ready.$started"
     ) &
     # The process ends with its standard input.
@@ -177,6 +179,7 @@ if [ -z "$sanitized" ]; then
     start ahead alpha
     start behind alpha
 fi
+start plans alpha plans
 mkdir "$pages/empty"
 
 # ---- this machine ----
@@ -231,6 +234,23 @@ gather missing-job 1 'no process of job gamma left telemetry on these hosts' \
     --job gamma n1 n2
 no_archive missing-job
 gather banner 0 '1 of 1 hosts, 1 processes' banner
+
+# Forecasts, and the collective that used one.
+gather plans 0 '1 of 1 hosts, 1 processes' plans
+view plans 0 '"planned_time_s": 0.250000000' report --json
+figures plans plans 'len(report["plans"]) == 1' \
+    'report["plans"][0]["forecasts"] == 1' \
+    'sum(l["unplanned_bytes"] for l in report["plans"][0]["links"]) == 8e9' \
+    '0 <= report["plans"][0]["time_s"] < 1800'
+view plans 0 ' 0 records of 1 process,' trace -o "$tmp/plans.trace"
+for text in 'plans of MPI_COMM_WORLD' 'forecast: by the plan' 'measured ns' \
+    'rail 1: bytes without a plan'; do
+    if grep -aq "$text" "$tmp/plans.trace"; then
+        ok "plans: the trace has '$text'"
+    else
+        not_ok "plans: the trace has '$text'" 'it has not'
+    fi
+done
 
 # srun gets the host as an option, and words instead of a line for a shell.
 mkdir "$tmp/bin"
@@ -470,10 +490,10 @@ def write(name, content):
         out.write(content)
 
 
-def changed(name, change, bad=None, drop=None):
+def changed(name, change, bad=None, drop=None, data=plain):
     """Write the archive with another manifest, or other files."""
     out = io.BytesIO()
-    source = tarfile.open(fileobj=io.BytesIO(plain))
+    source = tarfile.open(fileobj=io.BytesIO(data))
     target = tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT)
     for entry in source:
         content = source.extractfile(entry).read()
@@ -531,10 +551,16 @@ def is_earlier(name):
     return "earlier/" in name
 
 
+def is_plans(name):
+    return name.endswith(".plans")
+
+
 changed("no-calls", without(is_calls), drop=is_calls)
 changed("no-pages", without(is_page),
         drop=lambda name: name != "manifest.json" and is_page(name))
 changed("one-sample", without(is_earlier), drop=is_earlier)
+changed("no-plans", without(is_plans), drop=is_plans,
+        data=gzip.decompress(open(tmp + "/plans.tar.gz", "rb").read()))
 
 
 def links(name, kind):
@@ -582,6 +608,9 @@ view version 1 'it has version 2 of the format, and this mrail reads version 1' 
 view alive 1 'mrail-telemetry.*: it was written by another version of mrail' \
     report --json
 view no-calls 0 '"records_calls": false' report --json alpha
+view no-plans 0 '"job": "alpha"' report --json
+figures no-plans plans 'report["plans"] == []' \
+    'report["processes"][0]["communicators"][0]["calls"]["MPI_Alltoallv"] == 1'
 view no-pages 1 'no process of this user has telemetry in .*no-pages.tar.gz' \
     report --json
 view one-sample 0 '"job": "alpha"' report --json alpha

@@ -141,6 +141,7 @@ expect 'the page is an HTML document' "$tmp/limited.html" '^<!DOCTYPE html>$'
 "$report" -o "$tmp/interrupted.html" --json --interval 0.1 \
     >"$tmp/interrupted.json" 2>&1 &
 reporter=$!
+await 30 test -e "$tmp/interrupted.html" || true
 sleep 1
 kill -INT $reporter
 status=0

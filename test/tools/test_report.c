@@ -191,6 +191,22 @@ static void test_later_process(void **state)
     assert_int_equal(process->rails[1].series->bytes[5], 40);
 }
 
+/* A clock that was set back does not move bytes into the series. */
+static void test_start_in_the_future(void **state)
+{
+    fixture_t *f = *state;
+    report_process_t *process;
+
+    f->page.start_ns = JOB_START + 3600 * SECOND;
+    f->page.update_ns = JOB_START + 3700 * SECOND;
+    f->page.rails[0].bytes = 80;
+    process =
+        report_add(&f->model, 1, &f->page, REPORT_KILLED, JOB_START + SECOND);
+    assert_non_null(process);
+    assert_int_equal(process->rails[0].before, 80);
+    assert_int_equal(sum_of(process->rails[0].series), 0);
+}
+
 static void test_smaller_bytes_count_as_none(void **state)
 {
     fixture_t *f = *state;
@@ -443,6 +459,7 @@ int main(void)
         TEST(test_absurd_times),
         TEST(test_before_the_recording),
         TEST(test_later_process),
+        TEST(test_start_in_the_future),
         TEST(test_smaller_bytes_count_as_none),
         TEST(test_down),
         TEST(test_records),
