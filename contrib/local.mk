@@ -49,6 +49,7 @@ EXTRA_DIST += \
     contrib/bench_tools/stats.py \
     contrib/bench_tools/svg.py \
     contrib/bench_tools/try_report.py \
+    contrib/bench_tools/versions.py \
     contrib/bench_tools/window_picture.py \
     .codespellrc .shellcheckrc \
     contrib/check \
@@ -58,6 +59,8 @@ EXTRA_DIST += \
     contrib/check-style \
     contrib/figures.py \
     contrib/gen-configuration \
+    contrib/gpu \
+    contrib/gpu_checks \
     contrib/debian-chroot \
     contrib/debian/changelog \
     contrib/debian/control \
@@ -66,6 +69,7 @@ EXTRA_DIST += \
     contrib/debian/source/format \
     contrib/fuzz \
     contrib/lib.sh \
+    contrib/matrix \
     contrib/package \
     contrib/results.awk \
     contrib/setup \

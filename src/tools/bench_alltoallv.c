@@ -22,7 +22,7 @@ typedef struct exchange {
     /* Time of the iterations of each size before the timed ones, for all skews
      * together. Lanes connect only once. */
     double warm_s[MRAIL_BENCH_MAX_SIZES];
-    /* Time of the slowest rank in the job's first exchange; 0: not yet. */
+    /* Time of the slowest rank in the job's first exchange, or 0 before it. */
     double first_s;
 } exchange_t;
 
@@ -42,8 +42,8 @@ static int offsets_of(const int *counts, int ranks, int *offsets,
     return 0;
 }
 
-/* Fills the counts and allocates the buffers for one size. Returns -1 if the
- * counts do not fit an int. */
+/* Fills the counts and allocates the buffers for one size. Returns -1 if a
+ * count does not fit into an int. */
 static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
                          uint64_t size, mrail_bench_memory_t memory)
 {
@@ -146,8 +146,8 @@ typedef struct coll_fractions {
     double overhead;
 } coll_fractions_t;
 
-/* Returns the fractions of the measured calls. All ranks must call it. The
- * result is valid only on rank 0. */
+/* Returns the fractions of the measured calls. All ranks must call this
+ * function, whose result is valid only on rank 0. */
 static coll_fractions_t
 fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
              const mrail_bench_coll_t *coll,
@@ -177,8 +177,8 @@ fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
 }
 
 /* Returns the bytes that plans have assigned to the rails of all ranks, and the
- * bytes that the rails have carried, since `before`. All ranks must call it,
- * and the result is valid only on rank 0. */
+ * bytes that the rails have carried, since `before`. All ranks must call this
+ * function, whose result is valid only on rank 0. */
 static mrail_bench_coll_rails_t
 rails_since(const mrail_bench_coll_t *coll,
             const mrail_bench_coll_rails_t *before)
@@ -232,8 +232,8 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
 }
 
 /* Results of one size. Bus bandwidth is defined as in nccl-tests: the bytes
- * that a rank sends divided by the time. It needs no correction, because a rank
- * sends nothing to itself. */
+ * that a rank sends divided by the time. A correction is not necessary, because
+ * ranks do not send bytes to themselves. */
 typedef struct figures {
     double median_s, p50_s, p99_s, best_s, worst_s;
     double bytes_per_s;     /* all ranks together */
@@ -374,8 +374,8 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
 
     if (exchange_init(ex, skew, size, options->memory) != 0) {
         fprintf(stderr,
-                "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
-                "counts and displacements are limited to 2 GiB\n",
+                "mrail bench: %llu bytes per rank are too many: the counts and "
+                "displacements of MPI_Alltoallv are limited to 2 GiB\n",
                 (unsigned long long)size);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -272,10 +272,10 @@ static const mrail_command_t command = {
         "and MPI calls. Processes that were killed are part of it.\n"
         "\n"
         "mrail diagnose, top, trace, report and info read the archive with --archive\n"
-        "FILE, on any machine. Times of the hosts are aligned by exchanged time\n"
-        "stamps, and ERROR is the bound of the error that remains.\n"
+        "FILE, on any machine. Times of the hosts are aligned by exchanged\n"
+        "timestamps, and ERROR is the bound of the error that remains.\n"
         "\n"
-        "If a host cannot be reached, the archive has the other hosts.\n",
+        "If a host cannot be reached, the archive contains the other hosts.\n",
     .options = options,
     .epilog =
         "Exit status: 0 done, 1 a host is missing, no process, or failure, "

@@ -48,7 +48,8 @@ mrail_bench_SOURCES = src/tools/bench.c src/tools/bench.h \
     src/tools/bench_uplinks.c src/tools/bench_uplinks.h
 mrail_bench_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_bench_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
-mrail_bench_LDADD = libmrail-tool.la libmrail-cuda.la libmrail-kernels.la \
+mrail_bench_LDADD = libmrail-tool.la libmrail-cuda-kernels.la \
+    libmrail-cuda.la \
     $(MPI_LIBS) -lm
 dist_man_MANS += src/tools/man/mrail-bench.1
 endif

@@ -26,7 +26,8 @@ static inline void plan_arm_no_rail(plan_arm_t *arm,
 {
     snprintf(
         arm->why, sizeof(arm->why),
-        "rank %u to rank %u: no common rail, and the method has no other path",
+        "rank %u and rank %u have no common rail, and the method has no other "
+        "path",
         demand->from, demand->to);
 }
 

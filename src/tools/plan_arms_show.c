@@ -50,7 +50,7 @@ void plan_arms_show(const plan_run_t *run)
         snprintf(name, sizeof(name), "%s%s", plan_arm_name(id),
                  plan_arm_is_bound(id) ? " (bound)" : "");
         if (arm->why[0] != '\0') {
-            printf("%-16s %12s  %s\n", name, "not served:", arm->why);
+            printf("%-16s %12s  %s\n", name, "not supported:", arm->why);
         } else {
             print_row(run, name, arm);
         }

@@ -205,7 +205,7 @@ static int start(report_t *report)
     }
     report_find(files);
     model->samples = (unsigned)files->is_still;
-    /* The processes may have ended in the meantime. */
+    /* The processes may have ended since then. */
     if (model->num_processes == 0) {
         mrail_tool_fail(COMMAND, "job %s ended before its files were read",
                         files->job);

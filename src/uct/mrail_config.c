@@ -25,9 +25,9 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 #if UCT_MRAIL_HAVE_MD_RCACHE
         {"RCACHE", "y",
          "Keep memory registered after use, and reuse the registration when the\n"
-         "same buffer is used again; freed or unmapped memory leaves the cache\n"
-         "at once. Without it, every large transfer registers its buffers on\n"
-         "all rails.",
+         "same buffer is used again. Freed or unmapped memory is removed from\n"
+         "the cache immediately. Without the cache, every large transfer\n"
+         "registers its buffers on all rails.",
          ucs_offsetof(uct_mrail_md_config_t, rcache_enable),
          UCS_CONFIG_TYPE_BOOL},
 
@@ -36,8 +36,8 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 #endif
 
     {"MEM_REG_OVERHEAD", "16us",
-     "Estimated cost of registering memory on one rail. UCX weighs it against\n"
-     "copying when it chooses a protocol.",
+     "Estimated cost of registering memory on one rail. UCX compares it with\n"
+     "the cost of a copy when it chooses a protocol.",
      ucs_offsetof(uct_mrail_md_config_t, reg_overhead_s), UCS_CONFIG_TYPE_TIME},
 
     {"MEM_REG_GROWTH", "0.06ns",
@@ -51,8 +51,8 @@ ucs_config_field_t uct_mrail_iface_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"OVERHEAD", "200ns",
-     "Estimated CPU time to post a message, without copies, for UCX's choice\n"
-     "of protocols.",
+     "Estimated CPU time to post a message, without copies. UCX uses it to\n"
+     "choose protocols.",
      ucs_offsetof(uct_mrail_iface_config_t, overhead_s), UCS_CONFIG_TYPE_TIME},
 
     {.name = NULL}};
@@ -62,8 +62,8 @@ static size_t size_of_memunits(size_t size)
     if (size == UCS_MEMUNITS_AUTO) {
         return MRAIL_SIZE_AUTO;
     }
-    /* "inf" of UCX has the same bits as "auto" of the engine, so the engine
-     * gets the next lower value. */
+    /* UCX's "inf" is the same value as the engine's "auto", so use the next
+     * lower value. */
     return (size == UCS_MEMUNITS_INF) ? SIZE_MAX - 1 : size;
 }
 

@@ -2,13 +2,13 @@
  * Registration on all rails, the registration cache, and remote keys.
  *
  * A registration may outlive the call that created it, but never the mapping.
- * The cache follows UCX's memory events and drops a region when its pages are
+ * The cache handles UCX's memory events, and drops a region when its pages are
  * unmapped. If other memory is later mapped at the same address, it is
  * registered again. If UCP has its own cache (UCT_MRAIL_HAVE_UCP_RCACHE), that
- * cache follows the events, and this file registers memory at each call.
+ * cache handles the events, and this file registers memory at each call.
  *
- * Only a UCX with CUDA support reports events of device memory. Each use of a
- * cached region therefore compares the buffer id, which changes when device
+ * Only a UCX with CUDA support reports events of device memory. Each lookup of
+ * a cached region therefore compares the buffer id, which changes when device
  * memory is freed and allocated again.
  */
 #include "config.h"
@@ -97,10 +97,10 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
     params.ops = &rcache_ops;
     status = ucs_rcache_create(&params, UCT_MRAIL_NAME, NULL, &md->rcache);
     if (status != UCS_OK) {
-        /* Without memory events, this md registers memory at each call, which
-         * is always correct. */
-        ucs_diag("mrail: no registration cache (%s): memory is registered at "
-                 "each use",
+        /* Without a cache, this md registers memory at each call, which is
+         * always correct. */
+        ucs_diag("mrail: cannot create a registration cache (%s), so memory is "
+                 "registered at each use",
                  ucs_status_string(status));
         md->rcache = NULL;
         return UCS_OK;
@@ -201,7 +201,7 @@ ucs_status_t uct_mrail_memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh)
     return status;
 }
 
-/* Refuses device memory that this md does not register. UCX would otherwise
+/* Rejects device memory that this md does not register. UCX would otherwise
  * treat it as host memory, and let the CPU copy parts of it. */
 static ucs_status_t md_reg(uct_mrail_md_t *md, void *address, size_t length,
                            uint64_t flags, uct_mem_h *memh_p)
@@ -210,8 +210,8 @@ static ucs_status_t md_reg(uct_mrail_md_t *md, void *address, size_t length,
         mrail_cuda_is_device(address)) {
         ucs_log((flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) ? UCS_LOG_LEVEL_DEBUG
                                                       : UCS_LOG_LEVEL_ERROR,
-                "mrail: %p is GPU memory, which this UCX takes for host "
-                "memory: it needs CUDA support, and cuda_copy in UCX_TLS",
+                "mrail: %p is GPU memory, which this UCX mistakes for host "
+                "memory; UCX needs CUDA support, and cuda_copy in UCX_TLS",
                 address);
         return UCS_ERR_UNSUPPORTED;
     }

@@ -33,13 +33,13 @@ mpi_enqueue_SOURCES = test/mpi/mpi_enqueue.c test/mpi/mpi_test.h \
     src/mpi/stream/stream.h $(BENCH_DEVICE) src/tools/bench_data.c
 mpi_enqueue_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_enqueue_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_enqueue_LDADD = libmrail-stream.la libmrail-cuda.la libmrail-kernels.la \
+mpi_enqueue_LDADD = libmrail-stream.la libmrail-cuda-kernels.la libmrail-cuda.la \
     libmrail-base.la $(MPI_LIBS)
 mpi_gpu_bad_SOURCES = test/mpi/mpi_gpu_bad.c test/mpi/mpi_test.h \
     src/tools/bench_data.c $(BENCH_DEVICE)
 mpi_gpu_bad_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_gpu_bad_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_gpu_bad_LDADD = libmrail-cuda.la libmrail-kernels.la libmrail-base.la \
+mpi_gpu_bad_LDADD = libmrail-cuda-kernels.la libmrail-cuda.la libmrail-base.la \
     $(MPI_LIBS)
 mpi_gpu_pair_SOURCES = test/mpi/mpi_gpu_pair.c test/mpi/mpi_test.h \
     src/softgpu/session.c src/softgpu/session.h \

@@ -6,6 +6,7 @@
  *   --mib N        size of the message (8)
  *   --to RANK      receiver of rank 0's message (1)
  *   --rate         prints the better rate of two exchanges
+ *   --kernel       relays copy with a kernel (coll_mrail_gpu)
  *   --fault NAME   no_memory, ipc_error: the device of the last rank has this
  *                  fault from the start, and the exchanges succeed
  *                  copy_error, cut, kill: in the second exchange, a copy of
@@ -29,7 +30,7 @@ enum { LIMIT_S = 40, MIB = 1 << 20, FAULT_MS = 200 };
 
 static sgpu_session_t *session;
 static const char *fault = "";
-static int rank, num, to = 1;
+static int rank, num, to = 1, with_kernel;
 static size_t bytes;
 /* A buffer in device memory, and the host memory with which it is filled and
  * checked. Kernels of the test would be counted, so the test uses none. */
@@ -220,7 +221,8 @@ static void run(int is_rate)
         MPI_Barrier(MPI_COMM_WORLD);
     }
     mt_result("every byte is right", ok);
-    mt_result("no kernel was launched", gpu_count(SGPU_CNT_LAUNCHES) == 0);
+    mt_result(with_kernel ? "a kernel was launched" : "no kernel was launched",
+              (gpu_count(SGPU_CNT_LAUNCHES) > 0) == with_kernel);
     if (fault[0] == '\0') {
         mt_result("no byte went through host memory", host_bytes == 0);
     }
@@ -237,6 +239,7 @@ int main(int argc, char **argv)
 
     for (int i = 1; i < argc; ++i) {
         is_rate |= (strcmp(argv[i], "--rate") == 0);
+        with_kernel |= (strcmp(argv[i], "--kernel") == 0);
         if (i + 1 < argc && strcmp(argv[i], "--mib") == 0) {
             mib = (size_t)atoi(argv[++i]);
         } else if (i + 1 < argc && strcmp(argv[i], "--to") == 0) {

@@ -130,7 +130,7 @@ status=0
 wait $reporter || status=$?
 is '--time ends the recording' 0 $status
 expect 'a damaged page: a message' "$tmp/limited.err" \
-    '^mrail report: .*: it is not a telemetry page, or only part of one$'
+    '^mrail report: .*: not a telemetry page, or truncated$'
 expect_count 'one message only' "$tmp/limited.err" . 1
 rm -f "$pages"/mrail-telemetry.*.9.*
 same limited job=job recording.live=true 'recording.end=time is over' \

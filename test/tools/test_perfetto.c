@@ -1,6 +1,7 @@
-/* Tests of the Perfetto traces of mrail trace (src/tools/perfetto.c,
- * trace_tracks.c, trace_calls.c and trace_plans.c). A decoder that knows only the encoding of
- * Protocol Buffers and which fields are messages turns a trace into text. */
+/* Tests the Perfetto traces of mrail trace (src/tools/perfetto.c,
+ * trace_tracks.c, trace_calls.c and trace_plans.c). A decoder that knows only
+ * the encoding of Protocol Buffers and which fields are messages turns a trace
+ * into text. */
 #include "config.h"
 #include "base/rng.h"
 #include "orchestrator/plan.h"

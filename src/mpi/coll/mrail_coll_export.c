@@ -1,5 +1,6 @@
-/* Exports forecasts to a telemetry file, for reports about the job. Rank 0 of a
- * communicator does so. Without a file, the job continues. */
+/* Rank 0 of a communicator exports forecasts to a telemetry file, for reports
+ * about the job. If the file cannot be created, the job continues without
+ * it. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
