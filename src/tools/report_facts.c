@@ -334,7 +334,7 @@ static void summarise_archive(FILE *stream, const report_archive_t *archive)
         fputs(" left out, because the archive was full.", stream);
     }
     if (archive->lost_files > 0) {
-        fputs(" The archive was cut off or damaged, and ", stream);
+        fputs(" The archive was truncated or damaged, and ", stream);
         count_of(stream, archive->lost_files, "file is", "files are");
         fputs(" missing.", stream);
     }

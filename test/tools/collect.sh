@@ -595,10 +595,10 @@ view offset 0 '2 of 2 hosts' top
 view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' top
 view other-page 1 'it contains no telemetry' diagnose
 view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' report --json
-view cut-2 0 'cut-2.tar.gz: it was cut off or damaged; [0-9]+ of [0-9]+ files' \
+view cut-2 0 'cut-2.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files' \
     report --json alpha
 figures cut-2 '2 hosts' \
-    '"The archive was cut off or damaged, and " in report["summary"]' \
+    '"The archive was truncated or damaged, and " in report["summary"]' \
     'report["archive"]["files_lost"] > 0'
 for name in text nothing zeros; do
     view $name 1 'it is not an archive of mrail collect' report --json

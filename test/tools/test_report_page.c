@@ -167,7 +167,7 @@ static void test_archive(void **state)
               "node2 reported an error. 4 lanes failed."));
     assert_non_null(strstr(
         text, "median rank. 1 of 3 hosts is missing: node3. 1 process was left "
-              "out, because the archive was full. The archive was cut off or "
+              "out, because the archive was full. The archive was truncated or "
               "damaged, and 5 files are missing. Times of the hosts are "
               "aligned to within 0.123 ms.\""));
     json = cJSON_Parse(text);
