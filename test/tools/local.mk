@@ -94,7 +94,8 @@ endif
 check_PROGRAMS += report_sample
 report_sample_SOURCES = test/tools/report_sample.c test/tools/report_job.c
 report_sample_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
-report_sample_LDADD = libmrail-report.la libmrail-telemetry.la libmrail-base.la
+report_sample_LDADD = libmrail-report.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la
 
 # Used by exporter.sh, exporter-time.sh, report.sh and collect.sh.
 check_PROGRAMS += exporter_pages

@@ -313,7 +313,7 @@ names_of_source "$src/src/tools/top_json.c" >"$tmp/names"
 members mrail-top.1 25
 names_of_source "$src/src/tools/trace_show.c" >"$tmp/names"
 members mrail-trace.1 25
-names_of_source "$src/src/tools/report_json.c" >"$tmp/names"
+names_of_source "$src"/src/tools/report_json*.c >"$tmp/names"
 members mrail-report.1 50
 names_of_source "$src/src/tools/diagnose_show.c" >"$tmp/names"
 members mrail-diagnose.1 25
