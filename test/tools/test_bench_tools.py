@@ -138,6 +138,13 @@ class Areas(unittest.TestCase):
         self.assertEqual([case.title for case in cases[1:5:3]],
                          ['evenly', '0.5 to rank 0'])
 
+    def test_patterns(self):
+        """alltoallv: the bound is that of the exchange that is measured"""
+        self.assertEqual([exchange_areas.pattern_of(case) for case
+                          in exchange_areas.cases((0, 0.5), ('4m',))], [
+            'uniform:size=4m', 'hotspot:fraction=0.5,to=shift,size=4m',
+            'hotspot:fraction=0.5,to=single,size=4m'])
+
     def test_better(self):
         """alltoallv: the baseline is the algorithm with the higher median"""
         with tempfile.TemporaryDirectory() as folder:
