@@ -229,7 +229,7 @@ class Areas(unittest.TestCase):
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'multirail', 'orchestrator', 'osu',
+            'alltoallv', 'failover', 'gpu', 'multirail', 'orchestrator', 'osu',
             'overhead', 'p2p', 'paths', 'planner', 'readme', 'scale', 'softroce', 'vm',
             'window'])
         for name in set(cli.AREAS) - {'readme'}:
