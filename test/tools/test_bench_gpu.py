@@ -1,4 +1,5 @@
-"""Tests of contrib/bench_tools: the area gpu.
+"""Tests of contrib/bench_tools: the area gpu, and the part of contrib/try with
+software GPUs.
 
     python3 test/tools/test_bench_gpu.py [CLASS.test_NAME ...]
 
@@ -6,6 +7,8 @@ Prints one line "ok - NAME" or "not ok - NAME: WHY" per test. The name of a
 test is the first line of its docstring.
 """
 import json
+import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -14,7 +17,7 @@ import unittest.mock
 sys.dont_write_bytecode = True
 
 from bench_lines import bench_in, main  # noqa: E402
-from bench_tools import gpu_area, record, samples
+from bench_tools import gpu_area, record, samples, try_report
 
 
 def gpu_answer(words):
@@ -104,6 +107,67 @@ class Gpu(unittest.TestCase):
                                           'relayed 1 between 2 staged 3 bytes\n'),
                          (98.25, 7))
         self.assertRaises(ValueError, samples.gpu_pair, 'ok - a\n')
+
+
+def try_object(transport='mrail', rate=2e8):
+    return json.dumps({'transport': transport, 'size': 16 << 20,
+                       'median_s': 0.01, 'first_s': 0.05, 'bytes_per_s': rate,
+                       'cpu_load': 0.9, 'data_ok': True})
+
+
+def status(rail_mb, **links_mb):
+    """Returns the status of a session with one rail, and a GPU with these
+    links."""
+    links = {name: {'bytes': mb * 1e6} for name, mb in links_mb.items()}
+    return {'devices': [{'node': 0, 'rail': 0, 'tx_bytes': rail_mb * 1e6,
+                         'rx_bytes': 0}],
+            'gpus': [{'node': 0, 'gpu': 1, 'links': links}]}
+
+
+class Try(unittest.TestCase):
+    def test_rows(self):
+        """try: device memory, the ratio is to the exchange without a plan"""
+        lines, ok = try_report.rows('t', {
+            'unplanned': try_object(), 'planned': try_object(rate=5e8)},
+            try_report.GPU_JOBS)
+        self.assertTrue(ok)
+        self.assertRegex(lines[1], r'^t +16384  GPUs, planned +10\.00 +500\.0 '
+                         r'+2\.50 ')
+        self.assertFalse(try_report.rows('t', {
+            'unplanned': try_object(), 'planned': try_object('ompi:ob1')},
+            try_report.GPU_JOBS)[1])
+
+    def test_links(self):
+        """try: busy links between GPUs have rows, and the others a line"""
+        lines = try_report.links(
+            2, ('no plan', status(40, pcie_in=99, to_0=4, to_2=0, to_3=2)),
+            ('planned', status(20, pcie_in=99, to_0=44, to_2=3, to_3=0)))
+        self.assertEqual([line.split()[:5] for line in lines[1:]], [
+            ['node', '0', 'rail', '0', 'out'], ['node', '0', 'rail', '0', 'in'],
+            ['node', '0', 'gpu', '1', 'to'],
+            ['2', 'other', 'links', 'between', 'GPUs']])
+        self.assertEqual(lines[3].split()[5:],
+                         ['0', '2.0', '##', '22.0', '#' * 24])
+        self.assertTrue(lines[4].endswith(' carry at most 1.5 MB'))
+        self.assertTrue(all(len(line) <= 88 for line in lines))
+
+    def test_links_differ(self):
+        """try: jobs with different GPUs cannot be compared"""
+        self.assertRaises(ValueError, try_report.links, 1,
+                          ('a', status(1, to_0=1)), ('b', status(1, to_2=1)))
+
+    def test_program(self):
+        """try: the program reads the files of the part with GPUs"""
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [f'{folder}/gpu.{name}' for name in try_report.GPU_JOBS]
+            for path in paths:
+                pathlib.Path(path).write_text(try_object())
+            program = [sys.executable, try_report.__file__, 'rows', '--gpu', 't']
+            for files, want in ((paths, 0), (paths[:1], 1)):
+                done = subprocess.run([*program, *files], check=False,
+                                      stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, want)
 
 
 if __name__ == '__main__':
