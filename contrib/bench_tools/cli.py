@@ -33,8 +33,8 @@ alltoallv (eight to ten) (default: these three), failover (seven minutes: at lea
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), orchestrator (a minute: predicted times of ways to carry out an
-exchange, by its skew), multirail (16 minutes: exchanges where ranks, pods or
-rails are unequal), gpu (half an hour: exchanges and an MoE layer between device
+exchange, by its skew), multirail (16 minutes: exchanges where ranks, leaf groups
+or rails are unequal), gpu (half an hour: exchanges and an MoE layer between device
 memories of software GPUs), osu (a quarter of an hour: MPI operations by size, and
 instructions per message), paths (20 to 60 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:

@@ -271,11 +271,24 @@ class Bench:
         later."""
         self.rounds = self.runs if rounds is None else rounds
         for at, job in interleaved(jobs, self.rounds):
+            self.attempt(job, at)
+            self.progress.step()
+
+    def attempt(self, job, at):
+        """Runs a job. If a baseline fails, it runs once more, so that a defect of
+        the baseline does not void the area; the page then mentions it."""
+        try:
             try:
                 job.measure(at)
             except (ValueError, OSError) as error:
-                self.fail(f'{self.area}, {job.name}: {error}')
-            self.progress.step()
+                if not job.is_baseline:
+                    raise
+                reason = str(error).splitlines()[0].split(':')[0]
+                self.observe(f'Run {at + 1} of {job.name}, a baseline, failed '
+                             f'({reason}) and was repeated.')
+                job.measure(at)
+        except (ValueError, OSError) as error:
+            self.fail(f'{self.area}, {job.name}: {error}')
 
     def paired(self, own, other):
         """Returns the samples stored under two names, in the order of rounds.

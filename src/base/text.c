@@ -54,10 +54,10 @@ int mrail_text_capacity(mrail_text_line_t *line, const char *word,
     ret = mrail_number_rate(word, 0, MIN_BITS, MAX_BITS, &bits);
     if (ret == -EINVAL) {
         return mrail_text_fail(line,
-                               "'%.40s' is not a capacity: 50GB (bytes per "
-                               "second) or 400Gb (bits), with k, M, G or "
-                               "T%s%s",
-                               word, (none != NULL) ? "; or " : "",
+                               "'%.40s' is not a capacity, such as 50GB "
+                               "(bytes per second) or 400Gb (bits per "
+                               "second)%s%s",
+                               word, (none != NULL) ? ", or " : "",
                                (none != NULL) ? none : "");
     }
     if (ret == -EDOM) {
@@ -158,7 +158,7 @@ static int add_part(mrail_text_line_t *line, mrail_text_list_t *list,
 {
     if (list->num == MRAIL_TEXT_LIST_MAX) {
         return mrail_text_fail(line,
-                               "a list of %ss with more than %u parts: "
+                               "a list of %ss with more than %u items: "
                                "write two lines",
                                what, MRAIL_TEXT_LIST_MAX);
     }

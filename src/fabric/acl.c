@@ -84,8 +84,7 @@ static int check_numbers(const mrail_acl_t *acl, char *why, size_t size)
         return -EINVAL;
     }
     if (acl->dscp > 63 && acl->dscp != MRAIL_ACL_NO_DSCP) {
-        snprintf(why, size, "DSCP %u: must be a number from 0 to 63",
-                 acl->dscp);
+        snprintf(why, size, "DSCP %u is not a number from 0 to 63", acl->dscp);
         return -EINVAL;
     }
     return 0;
@@ -99,7 +98,7 @@ static int check_name(const mrail_acl_t *acl, char *why, size_t size)
         strspn(acl->name, LETTERS) == 0 ||
         strspn(acl->name, LETTERS DIGITS "_") != length) {
         snprintf(why, size,
-                 "name '%.20s': must be 1 to %d letters, digits and '_', "
+                 "name '%.20s' must have 1 to %d letters, digits and '_', "
                  "starting with a letter",
                  acl->name, ACL_MAX_NAME);
         return -EINVAL;

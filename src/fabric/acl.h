@@ -25,7 +25,7 @@ typedef enum mrail_acl_dialect {
     MRAIL_ACL_EOS,   /* Arista EOS: policy map of type pbr */
     MRAIL_ACL_SONIC, /* SONiC: ACL_TABLE and ACL_RULE with redirection, JSON */
     MRAIL_ACL_NVUE,  /* NVIDIA Cumulus Linux: nv set */
-    MRAIL_ACL_LINUX, /* iproute2 and nftables, also with FRR: a shell script */
+    MRAIL_ACL_LINUX, /* iproute2 and nftables, even with FRR: a shell script */
     MRAIL_ACL_NUM_DIALECTS
 } mrail_acl_dialect_t;
 

@@ -398,7 +398,8 @@ static int check_arguments(const char *text, size_t length,
 {
     if (num_uplinks > MRAIL_ACL_MAX_UPLINKS || leaf_uplinks < 1 ||
         leaf_uplinks > MRAIL_ACL_MAX_UPLINKS) {
-        snprintf(why, size, "%u uplinks, %u leaf uplinks: at most %u",
+        snprintf(why, size,
+                 "%u uplinks, %u leaf uplinks: at most %u are supported",
                  num_uplinks, leaf_uplinks, MRAIL_ACL_MAX_UPLINKS);
         return -EINVAL;
     }

@@ -169,9 +169,10 @@ static int assign_addresses(fabric_builder_t *builder, uint32_t *subnets)
             continue;
         }
         if (leaf->num_down > MRAIL_FABRIC_MAX_NICS) {
-            return FABRIC_FAIL(builder, builder->node_lines[node],
-                               "leaf '%s' has %u NICs: at most %d", leaf->name,
-                               leaf->num_down, MRAIL_FABRIC_MAX_NICS);
+            return FABRIC_FAIL(
+                builder, builder->node_lines[node],
+                "leaf '%s' has %u NICs: at most %d are supported", leaf->name,
+                leaf->num_down, MRAIL_FABRIC_MAX_NICS);
         }
         if (subnet == 0) {
             subnet = default_subnet(leaf);

@@ -378,7 +378,8 @@ static int read_address(fabric_builder_t *builder)
     if (link == MRAIL_FABRIC_NONE) {
         return mrail_text_fail(line,
                                "there is no link from '%.31s' to '%.31s': "
-                               "its line must come first",
+                               "the 'link' line must precede the 'address' "
+                               "line",
                                words[1], words[2]);
     }
     if (builder->links[link].addr != 0) {

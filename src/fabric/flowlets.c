@@ -172,8 +172,8 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
     double balls = (double)n * m;
     unsigned bins = 1, rest_bins = 0;
 
-    /* The distribution for n - 1 bins is computed by squaring. Only one value
-     * of the last bin's distribution is needed. */
+    /* Computes the distribution of the sum of n - 1 bins by repeated squaring.
+     * The n-th bin is added only for the total that is needed. */
     sum_init(power, m, limit);
     for (unsigned left = n - 1; left != 0; left >>= 1) {
         if (left & 1) {

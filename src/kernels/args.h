@@ -1,6 +1,6 @@
-/* The parameters of the kernels in this folder, and the byte pattern with which
- * programs validate device memory. Kernels and the programs that launch them
- * include this file. */
+/* The parameters of the kernels in this directory, and the byte pattern with
+ * which programs validate device memory. Kernels and the programs that launch
+ * them include this file. */
 #ifndef MRAIL_KERNELS_ARGS_H
 #define MRAIL_KERNELS_ARGS_H
 

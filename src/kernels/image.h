@@ -50,7 +50,7 @@ typedef struct mrail_kernel_image {
     const mrail_kernel_entry_t *entries;
 } mrail_kernel_image_t;
 
-/* The kernels of this folder. */
+/* The kernels of this directory. */
 extern const mrail_kernel_image_t mrail_kernel_image;
 
 #endif

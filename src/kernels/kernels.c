@@ -1,4 +1,4 @@
-/* The kernels of this folder, compiled for software GPUs. */
+/* The kernels of this directory, compiled for software GPUs. */
 #include "config.h"
 #include "kernels/args.h"
 #include "kernels/kernel.h"

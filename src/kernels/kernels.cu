@@ -1,4 +1,4 @@
-/* The kernels of this folder for GPUs. To compile them, run
+/* The kernels of this directory for GPUs. To compile them, run
  * nvcc --ptx -I src src/kernels/kernels.cu */
 #include "kernels/args.h"
 #include "kernels/kernel.h"

@@ -154,7 +154,7 @@ unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
                                 unsigned max_iterations, double *limit_p);
 
 /* Divides as close to the weights as a congestion of `limit` allows. Returns
- * the number of iterations, or -ERANGE if max_iterations did not suffice; the
+ * the number of iterations, or -ERANGE if max_iterations was too low; the
  * last division then remains. Proves nothing. */
 int mrail_flows_fit(mrail_flows_t *flows, double limit,
                     unsigned max_iterations);

@@ -36,7 +36,7 @@ typedef struct plan_division {
     uint32_t *row, *lanes; /* routes of the groups, as in flows.h */
     double *bytes;         /* `totals` as doubles */
     uint64_t *end;         /* by group and lane: position on the line */
-    /* Slots with branches have a line, too: the bytes of all groups, in their
+    /* Slots with branches also have a line: the bytes of all groups, in their
      * order. By group, lane and end of the path: position on that line. NULL if
      * there are no branches. */
     uint64_t *position;

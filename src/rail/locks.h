@@ -8,7 +8,7 @@
  * 3. A call to the device needs the lock of its object: the control lock for
  *    QPs, address handles and the UD channel, the data-path lock for CQs and
  *    posts. An SRQ gets new buffers under the control lock and used ones under
- *    the data-path lock; verbs allows both at once.
+ *    the data-path lock; verbs allows both at the same time.
  * 4. Callbacks of the user run under the data-path lock alone.
  * 5. A thread sleeps without a lock. Only mrail_ctl_bye() yields with one, for
  *    at most 100 ms, while the engine closes.

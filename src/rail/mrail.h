@@ -213,7 +213,7 @@ typedef struct mrail_iface_params {
     /* Called when an operation that returned -EINPROGRESS ends, with status 0
      * or -errno. `comp` is the argument of the operation. */
     void (*complete)(void *arg, void *comp, int status);
-    /* Called once per endpoint when no lane reaches its peer any more;
+    /* Called once per endpoint when its peer can no longer be reached;
      * mrail_ep_describe() returns the peer and the reason. -EIO means that a
      * device refused a PUT or GET of the endpoint, for example because of an
      * invalid key. Later operations on the endpoint fail as well. May be

@@ -99,7 +99,7 @@
       "on shared cores is mistaken for a dead one.")                          \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
       "Transport retries before a lane reports an error, 0 to 6.\n"           \
-      "The value 7 is refused because some drivers retry without limit.")     \
+      "The value 7 is rejected because some drivers retry without limit.")    \
     X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                            \
       "Retries when the receiver has no receive buffer, 0 to 7.\n"            \
       "A value of 7 means no limit.")                                         \

@@ -90,7 +90,7 @@ static CUresult copy_prepare(sgpu_ctx_t *ctx, const copy_args_t *args,
 }
 
 /* Stages the source of a small copy, so that the caller may change the source
- * at once. */
+ * immediately. */
 static int copy_stage(sgpu_op_t *op)
 {
     if (op->copy.rows > 1) {

@@ -289,7 +289,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     }
     sgpu_mem_get(mem);
     sgpu_dev_drain(mem->dev);
-    /* Another thread may have freed the memory in the meantime. */
+    /* Another thread may have freed the memory since then. */
     if (sgpu_mem_find(address) == mem) {
         sgpu_mem_remove(mem);
     } else {

@@ -1,5 +1,5 @@
 /*
- * Memory pools. An allocation gets its memory at once, and cuMemFreeAsync
+ * Memory pools. An allocation gets its memory immediately, and cuMemFreeAsync
  * returns it when the stream reaches the call. Pools keep no free memory, so
  * their thresholds have no effect.
  */

@@ -185,7 +185,7 @@ static int session_lock(int fd, int command, int type, int64_t offset)
     return (command == F_GETLK) ? lock.l_type : 0;
 }
 
-/* Returns 1 if no process owns the slot any more. A process does not see its
+/* Returns 1 if processes no longer own the slot. A process does not see its
  * own lock, so it must not call this for its own slot. */
 static int session_is_dead(int fd, unsigned slot)
 {

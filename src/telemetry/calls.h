@@ -68,7 +68,8 @@ typedef enum mrail_calls_kind {
     MRAIL_CALLS_UNKNOWN
 } mrail_calls_kind_t;
 
-/* In a record: the nonblocking form of a collective, which leaves at once. */
+/* In a record: the nonblocking form of a collective, which leaves
+ * immediately. */
 #define MRAIL_CALLS_NONBLOCKING 0x100u
 
 /* A collective. In the file, times are ticks; in a reader's copy, ns of
@@ -125,7 +126,7 @@ typedef struct mrail_calls {
      * file are ns, as in an archive (image.h). */
     uint64_t start_ticks, start_ns;
     int32_t rank;        /* -1: no job */
-    uint32_t more_comms; /* communicators for which there was no place */
+    uint32_t more_comms; /* communicators that did not fit */
     char job[48];
     char program[64];
     mrail_calls_wait_t wait;

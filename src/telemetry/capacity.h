@@ -24,7 +24,7 @@
  * itself only in two cases: several peers had work in flight throughout, and no
  * fewer than those that reached the highest rate before; or the only peer of
  * the rail has reached that rate. MRAIL_TELE_LOW_WINDOWS such windows lower the
- * estimate at once. Others lower it only if no better sample arrives for
+ * estimate immediately. Others lower it only if no better sample arrives for
  * MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities); the
  * rules are mrail's own.
  */
@@ -45,7 +45,7 @@
  * per lane are uncertain at each end of a run. */
 #define MRAIL_TELE_RUN_CHUNKS 4
 /* Slow lanes take a long time to finish a chunk. After this time, fewer chunks
- * suffice. */
+ * are enough. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart than this do not form a window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)

@@ -3,9 +3,9 @@
  * after the processes have gone. An image has the format of the file itself,
  * so its readers are the same, with these differences:
  *
- * - All times are CLOCK_REALTIME of the machine, in ns, also those of records
- *   and calls. clock_offset_ns of a page is 0, and start_ticks of calls equals
- *   start_ns.
+ * - All times are CLOCK_REALTIME of the machine, in ns, including those of
+ *   records and calls. clock_offset_ns of a page is 0, and start_ticks of calls
+ *   equals start_ns.
  * - The image is consistent, because nothing changes it.
  * - The ring has only the records that were valid, and so may be smaller.
  *

@@ -251,7 +251,7 @@ static int page_get(int fd, void *to, size_t size)
     return pread(fd, to, size, 0) == (ssize_t)size;
 }
 
-/* Returns 1 if *page is consistent, 0 if it changed in the meantime, -1 if it
+/* Returns 1 if *page is consistent, 0 if it changed meanwhile, -1 if it
  * is incomplete. */
 static int page_copy(int fd, mrail_page_t *page)
 {

@@ -38,7 +38,7 @@ typedef struct mrail_page_rail {
     /* Estimated bandwidth in each direction (capacity.h); 0: unknown. */
     uint64_t live_out;
     uint64_t live_in;
-    uint32_t is_down; /* the port is down, or the rail carries nothing */
+    uint32_t is_down; /* the port is down, or the rail has no traffic */
     uint32_t reserved;
 } mrail_page_rail_t;
 
@@ -150,7 +150,7 @@ int mrail_page_is_followed(const mrail_page_file_t *file);
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
 void mrail_page_update(mrail_page_file_t *file);
 
-/* Adds an event, which readers see at once. `file` may be NULL. */
+/* Adds an event, which readers see immediately. `file` may be NULL. */
 void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     MRAIL_PRINTF(2, 3);
 

@@ -38,7 +38,7 @@ typedef struct mrail_plans_comm {
     uint32_t is_planned;           /* 1: there is a plan; 0: only a forecast */
     uint32_t is_executed;          /* 1: the call was executed by the plan */
     uint32_t num_links;
-    uint32_t more_links; /* links for which there was no room */
+    uint32_t more_links; /* links that did not fit */
     uint32_t reserved;
     char name[64];
     mrail_plans_link_t links[MRAIL_PLANS_LINKS];
@@ -50,7 +50,7 @@ typedef struct mrail_plans {
     uint32_t size; /* bytes */
     uint32_t pid;
     int32_t rank;        /* -1: no job */
-    uint32_t more_comms; /* communicators for which there was no place */
+    uint32_t more_comms; /* communicators that did not fit */
     char job[48];
     mrail_plans_comm_t comms[MRAIL_PLANS_COMMS];
 } mrail_plans_t;

@@ -57,7 +57,7 @@ static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
     ++sums->batch;
 }
 
-/* Adds a completion with the same time stamp as the last one, and redistributes
+/* Adds a completion with the same timestamp as the last one, and redistributes
  * the time of the batch. The function is not inlined, because the common case
  * needs the registers. */
 static __attribute__((noinline, unused)) void

@@ -156,7 +156,8 @@ static void parse_options(options_t *options, char **argv)
     if (options->fabric != NULL && options->check != NULL &&
         strcmp(options->fabric, "-") == 0 && strcmp(options->check, "-") == 0) {
         mrail_tool_usage(ACL_COMMAND,
-                         "stdin can be only one file: the fabric or the rules");
+                         "only one of --fabric and --check can be '-' "
+                         "(standard input)");
     }
     if (options->fabric != NULL &&
         (options->uplinks != 0 || options->leaf_uplinks != 0)) {

@@ -70,8 +70,8 @@ static void parse_sizes(bench_t *bench)
                                  MRAIL_BENCH_MAX_SIZES, &options->num_sizes);
 
     if (ret == -ENOSPC) {
-        mrail_tool_usage(COMMAND, "--%s %s: at most %u %s", name, list,
-                         MRAIL_BENCH_MAX_SIZES, name);
+        mrail_tool_usage(COMMAND, "--%s %s: at most %u %s are supported", name,
+                         list, MRAIL_BENCH_MAX_SIZES, name);
     }
     if (ret != 0) {
         mrail_tool_usage(COMMAND,
@@ -86,7 +86,7 @@ static void add_skew(mrail_bench_options_t *options, uint32_t hotspot_ppm,
                      mrail_demand_pattern_t pattern)
 {
     if (options->num_skews == MRAIL_BENCH_MAX_SKEWS) {
-        mrail_tool_usage(COMMAND, "--hotspot: at most %u in all",
+        mrail_tool_usage(COMMAND, "--hotspot: at most %u values are supported",
                          MRAIL_BENCH_MAX_SKEWS);
     }
     options->skews[options->num_skews++] =
@@ -129,7 +129,8 @@ static void parse_skew(bench_t *bench, const char *text)
                          text);
     }
     if (options->num_moe_skews == MRAIL_BENCH_MAX_SKEWS) {
-        mrail_tool_usage(COMMAND, "--skew: at most %u", MRAIL_BENCH_MAX_SKEWS);
+        mrail_tool_usage(COMMAND, "--skew: at most %u values are supported",
+                         MRAIL_BENCH_MAX_SKEWS);
     }
     options->moe_skews[options->num_moe_skews++] = skew_ppm;
 }
@@ -228,7 +229,7 @@ static const mrail_option_t bench_options[] = {
      "messages in flight in the stream (64); at most 256 MiB of them",
      MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
     {"--bidirectional", NULL,
-     "stream in both directions at once, and report the sum of the rates",
+     "stream in both directions together, and report the sum of the rates",
      MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING,
      .help = "moe: a Mixture-of-Experts layer dispatches tokens to experts on "

@@ -58,7 +58,7 @@ static double bytes_between(const mrail_moe_layer_t *layer)
     return (double)copies * (double)layer->token_bytes;
 }
 
-/* Draws the routing of a step. */
+/* Generates the routing of a step. */
 static uint64_t layer_route(mrail_moe_layer_t *layer, unsigned step)
 {
     size_t rank = (size_t)layer->rank, ranks = (size_t)layer->ranks;

@@ -274,10 +274,10 @@ static const mrail_command_t command = {
         "and MPI calls. Processes that were killed are part of it.\n"
         "\n"
         "mrail diagnose, top, trace and info read the archive with --archive FILE,\n"
-        "on any machine. Times of the hosts are aligned by exchanged time stamps, and\n"
+        "on any machine. Times of the hosts are aligned by exchanged timestamps, and\n"
         "ERROR is the bound of the error that remains.\n"
         "\n"
-        "If a host cannot be reached, the archive has the other hosts.\n",
+        "If a host cannot be reached, the archive contains the other hosts.\n",
     .options = options,
     .epilog =
         "Exit status: 0 done, 1 a host is missing, no process, or failure, "

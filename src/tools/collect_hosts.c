@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define HELLO "mrail-collect "
-#define ROUNDS 8u       /* exchanges of time stamps */
+#define ROUNDS 8u       /* exchanges of timestamps */
 #define MAX_LINES 1000u /* that a login shell may print */
 #define LINE COLLECT_ERROR
 

@@ -29,11 +29,11 @@
 #define COLLECT_ERROR 256    /* room for a message */
 #define COLLECT_JOB 48
 
-/* The folder of the first samples; see collect_file_t. */
+/* The directory of the first samples; see collect_file_t. */
 #define COLLECT_EARLIER "earlier/"
 
 typedef struct collect_file {
-    /* Name in the folder of the host: that of the telemetry file, after
+    /* Name in the directory of the host: that of the telemetry file, after
      * COLLECT_EARLIER if it is the first of two samples of a running process. */
     char name[COLLECT_FILE_NAME];
     uint64_t size; /* bytes */
@@ -57,7 +57,7 @@ typedef struct collect_host {
     uint64_t bound_ns;
     uint64_t time_ns;   /* time of the second sample, by the host's clock */
     uint64_t sample_ns; /* time between the two samples */
-    unsigned left_out;  /* processes for which there was no room */
+    unsigned left_out;  /* processes that did not fit */
     unsigned refused;   /* files that are not valid, or of another version */
     unsigned foreign;   /* files of other users, which are never read */
     collect_file_t *files;
@@ -95,9 +95,9 @@ collect_process_t *collect_host_add_process(collect_host_t *host);
 int collect_file_parse(const char *text, mrail_tele_name_t *name,
                        int *is_earlier_p);
 
-/* Returns 1 if a text can be the name of a host: letters, digits and
- * ".-_:@[]", but no '-' or '.' in front. Such a name can be a folder, and is no
- * option of ssh or srun. */
+/* Returns 1 if a text can be the name of a host: letters, digits and ".-_:@[]",
+ * but no '-' or '.' in front. Such a name can be a directory, and is no option
+ * of ssh or srun. */
 int collect_is_host_name(const char *text);
 
 /* Returns the number of running and ended processes with this host's files. */

@@ -299,7 +299,7 @@ static void unpack_all(opening_t *opening, collect_reader_t *reader)
     } else if (ret != 0) {
         mrail_tool_fail(opening->command, "%s: %s", opening->path, error);
     } else if (opening->unpacked == 0) {
-        mrail_tool_fail(opening->command, "%s: it has no telemetry",
+        mrail_tool_fail(opening->command, "%s: it contains no telemetry",
                         opening->path);
     }
 }

@@ -31,7 +31,7 @@ typedef struct collect_view {
  * children are started. */
 collect_view_t *collect_view_open(const char *command, const char *path);
 
-/* Removes the directory at once. `view` may be NULL. */
+/* Removes the directory immediately. `view` may be NULL. */
 void collect_view_close(collect_view_t *view);
 
 /* Returns the process of a host, or NULL if it was not running. */

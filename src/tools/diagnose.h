@@ -108,7 +108,7 @@ typedef struct diagnose_finding {
 typedef struct diagnose_report {
     diagnose_finding_t findings[DIAGNOSE_FINDINGS]; /* sorted by cause */
     unsigned num_findings;
-    unsigned more;    /* findings for which there was no room */
+    unsigned more;    /* findings that did not fit */
     double contended; /* smallest share of time that any rank waits for a core
                        */
 } diagnose_report_t;

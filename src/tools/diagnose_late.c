@@ -209,9 +209,9 @@ static void add_late(const diagnose_check_t *check,
         check->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
         member->rank->rank, NULL,
         "it spent %.0f %% of the last %.1f s (%llu collectives of %s) "
-        "outside MPI, the others %.0f %%; before a call it computed "
-        "%.1f ms (median), %.1f ms (90 %%), %.1f ms at most, and "
-        "waited for a core during %.0f %% of its time",
+        "outside MPI, and the other ranks %.0f %%; before a call, it computed "
+        "for %.1f ms (median), %.1f ms (90 %%), %.1f ms at most; it waited "
+        "for a core during %.0f %% of its time",
         100 * late.own_s / late.total_s, late.total_s,
         (unsigned long long)late.calls, diagnose_comm_name(member->comm),
         100 * late.others_s / late.total_s, (double)gaps.median_ns / 1e6,

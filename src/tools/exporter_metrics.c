@@ -126,14 +126,14 @@ static exporter_value_t of_more_lanes(const exporter_subject_t *subject)
  * place. */
 static exporter_value_t of_counter(const mrail_page_t *page, const char *name)
 {
-    static unsigned guess;
+    static unsigned hint;
     unsigned count = page->num_counters;
 
     for (unsigned i = 0; i < count; ++i) {
-        unsigned at = (guess + i) % count;
+        unsigned at = (hint + i) % count;
 
         if (strcmp(page->counters[at].name, name) == 0) {
-            guess = at;
+            hint = at;
             return number(page->counters[at].value);
         }
     }
@@ -375,13 +375,13 @@ const exporter_metric_t exporter_metrics[] = {
      "Time without work while other lanes had work, summed over lanes.",
      of_rail_idle, 1, NULL, NULL},
     {"mrail_rail_up", GAUGE, RAIL,
-     "0: the port is down, or the rail carries nothing.", of_rail_up, 0, NULL,
+     "0: the port is down, or the rail has no traffic.", of_rail_up, 0, NULL,
      NULL},
     {"mrail_rail_lanes", GAUGE, RAIL, "Lanes that are connected.",
      of_rail_lanes, 0, NULL, NULL},
     {"mrail_rail_paths_not_up", GAUGE, RAIL,
-     "Paths that are not up, also those without a lane.", of_rail_paths_not_up,
-     0, NULL, NULL},
+     "Paths that are not up, including those without a lane.",
+     of_rail_paths_not_up, 0, NULL, NULL},
     {"mrail_rail_in_flight_bytes", GAUGE, RAIL, "Bytes in flight.",
      of_rail_in_flight, 0, NULL, NULL},
     {"mrail_rail_speed_bytes_per_second", GAUGE, RAIL,

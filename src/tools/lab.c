@@ -125,7 +125,7 @@ static int main_run(char **argv)
     first = mrail_options_parse(&command, argv, &options);
     run.command = argv + first;
     if (run.command[0] == NULL) {
-        mrail_tool_usage(LAB_COMMAND, "no command: it comes after '--'");
+        mrail_tool_usage(LAB_COMMAND, "no command: give it after '--'");
     }
     fabric = mrail_tool_fabric(LAB_COMMAND, name, &text, &run.length);
     check_fabric(name, fabric);

@@ -129,7 +129,7 @@ int lab_main_exec(char **argv)
         ++first;
     }
     if (argv[first] == NULL) {
-        mrail_tool_usage(EXEC_COMMAND, "no command: it comes after the node");
+        mrail_tool_usage(EXEC_COMMAND, "no command: give it after the node");
     }
     enter(EXEC_COMMAND, node);
     return become(EXEC_COMMAND, argv + first);

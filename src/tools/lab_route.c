@@ -91,10 +91,11 @@ static void print_routes(const lab_t *lab, uint32_t node, FILE *stream)
 
 /* ---- Rules on the way down ---- */
 
-/* Prints the routing table of the parallel links in one position. If all
- * parallel links to a leaf are down, its packets take the ordinary routes or,
- * in drop mode, are dropped. A route of high metric drops them even before the
- * other routes are replaced. */
+/* Prints the routing table for the parallel links at position `place`. If all
+ * parallel links to a leaf are down, packets to this leaf take the ordinary
+ * routes or, in drop mode, are dropped. In drop mode, a blackhole route of the
+ * highest metric also drops packets between the loss of a link and the update
+ * of its route. */
 static void print_parallel(const lab_t *lab, uint32_t node, uint32_t place,
                            FILE *stream)
 {

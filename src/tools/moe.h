@@ -31,9 +31,9 @@ uint64_t mrail_moe_limit(const mrail_moe_t *moe);
 uint64_t mrail_moe_tokens(const mrail_moe_t *moe, unsigned rank);
 
 /*
- * Draws the experts of each token for one step. Each token goes to `top_k`
+ * Chooses the experts of each token for one step. Each token goes to `top_k`
  * different experts: the first is expert 0 with probability `skew_ppm`, and all
- * others are drawn evenly. An expert that has reached its limit drops further
+ * others are chosen evenly. An expert that has reached its limit drops further
  * tokens. Tokens come in the order of their ranks.
  *
  * Sets copies[from * ranks + to] to the number of tokens that rank `from` sends

@@ -5,7 +5,7 @@
  *
  * The file is a sequence of packets, each a field 1 of the message Trace. No
  * packet refers to an earlier one other than by the id of a track, so a file
- * that was cut off can be opened as well. The order of packets is free, except
+ * that is truncated can be opened as well. The order of packets is free, except
  * that the events of one track with the same time keep their order.
  *
  * Texts are ASCII; any other byte becomes '?'. Texts are cut after

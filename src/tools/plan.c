@@ -116,8 +116,8 @@ static void parse_options(options_t *options, char **argv)
     }
     if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
         strcmp(options->topo, "-") == 0) {
-        mrail_tool_usage(PLAN_COMMAND, "stdin can be only one file: the "
-                                       "topology or the demands");
+        mrail_tool_usage(PLAN_COMMAND, "only one of --topo and --demand can be "
+                                       "'-' (standard input)");
     }
 }
 

@@ -31,7 +31,7 @@ typedef enum plan_arm_id {
 typedef struct plan_arm {
     double seconds; /* predicted time */
     double relayed; /* bytes times relays; negative: not defined */
-    unsigned steps; /* rounds or stages, one after the other; 0: all at once */
+    unsigned steps; /* rounds or stages, one after the other; 0: all together */
     /* The reason if the arm does not support the topology; otherwise empty. */
     char why[PLAN_ARMS_WHY_MAX];
 } plan_arm_t;

@@ -15,8 +15,9 @@ proc_threads_t proc_threads(unsigned pid);
 /* Returns the state as in proc_pid_stat(5); '?': unknown. */
 char proc_state(unsigned pid);
 
-/* Fractions of a time for which the threads of a process ran, and waited for a
- * core; below 0: unknown. Above 1 with several threads. */
+/* Fractions of an interval in which the threads of a process ran, and in which
+ * they waited for a core. Both are sums over the threads, so they may exceed 1.
+ * A negative value means unknown. */
 typedef struct proc_shares {
     double run, delay;
 } proc_shares_t;

@@ -26,7 +26,7 @@ int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
         *bytes_per_s_p = bits / 8;
     } else if (ret == -ERANGE) {
         snprintf(why, size,
-                 "rate '%s': must be between 1kB/s and 1000GB/s; to stop "
+                 "rate '%s' must be between 1kB/s and 1000GB/s; to stop "
                  "a rail, use 'mrail soft ctl down'",
                  text);
     } else {

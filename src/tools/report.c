@@ -185,7 +185,7 @@ static int start(report_t *report)
     report->model.files_refused = refused;
     (void)gethostname(report->model.host, sizeof(report->model.host) - 1);
     report_find(&report->files);
-    /* The processes may have ended in the meantime. */
+    /* The processes may have ended since then. */
     if (report->model.num_processes == 0) {
         mrail_tool_fail(COMMAND, "job %s ended before its files were read",
                         report->files.job);

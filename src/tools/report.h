@@ -72,7 +72,7 @@ typedef struct report_process {
     int has_calls;
     report_comm_t *comms;
     unsigned num_comms;
-    unsigned more_comms; /* communicators for which there was no room */
+    unsigned more_comms; /* communicators that did not fit */
 } report_process_t;
 
 typedef enum report_kind {
@@ -128,7 +128,7 @@ typedef struct report_model {
     report_event_t *events; /* after report_finish(): sorted by time */
     unsigned num_events;
     unsigned num_port_events;
-    uint64_t events_left_out; /* for which there was no room */
+    uint64_t events_left_out; /* those that did not fit */
     uint64_t events_missed;   /* overwritten before they were read */
     uint64_t records_missed;  /* the same for records of chunks */
     unsigned files_refused;
@@ -137,7 +137,7 @@ typedef struct report_model {
     int params_rank; /* the rank whose parameters they are; -1: none */
     mrail_plans_comm_t *plans; /* the last forecast of each communicator */
     unsigned num_plans;
-    unsigned more_plans; /* for which there was no room */
+    unsigned more_plans; /* those that did not fit */
 } report_model_t;
 
 /* Starts a model. The grid begins at `begin_ns`. */

@@ -193,7 +193,7 @@ static void parse_args(run_t *run, char **argv)
     int first = mrail_options_parse(&command, argv, run);
 
     if (argv[first] == NULL) {
-        mrail_tool_usage(COMMAND, "no command: it comes after the options");
+        mrail_tool_usage(COMMAND, "no command: give it after the options");
     }
     run->options.command = (const char *const *)(argv + first);
     run->options.user = (const char *const *)run->user.items;
@@ -216,7 +216,7 @@ static void check_script(const mrail_run_options_t *options)
                          strerror(errno));
     }
     if (!S_ISREG(st.st_mode)) {
-        mrail_tool_usage(COMMAND, "--script %s: not a file", options->script);
+        mrail_tool_usage(COMMAND, "--script %s is not a file", options->script);
     }
     /* A session with this name may already exist and have checksums and GPUs,
      * although this command does not request them. */
@@ -239,14 +239,16 @@ static void check_soft(const mrail_run_options_t *options)
     char why[256];
 
     if (options->nodes * options->rails > MRAIL_RUN_MAX_DEVS) {
-        mrail_tool_usage(COMMAND, "--soft %ux%u: more than %u devices",
+        mrail_tool_usage(COMMAND,
+                         "--soft %ux%u: at most %u devices are supported",
                          options->nodes, options->rails, MRAIL_RUN_MAX_DEVS);
     }
     if (options->script != NULL) {
         check_script(options);
     }
     if (options->nodes * options->gpus.num > MRAIL_RUN_MAX_DEVS) {
-        mrail_tool_usage(COMMAND, "%u nodes x %u GPUs: more than %u GPUs",
+        mrail_tool_usage(COMMAND,
+                         "%u nodes x %u GPUs: at most %u GPUs are supported",
                          options->nodes, options->gpus.num, MRAIL_RUN_MAX_DEVS);
     }
     if (mrail_gpus_check(&options->gpus, why, sizeof(why)) != 0) {
@@ -337,8 +339,8 @@ static void complete_options(run_t *run)
     if (options->addresses != NULL) {
         if (options->rate != NULL) {
             mrail_tool_usage(COMMAND,
-                             "--rate: the rates of a lab are those of its "
-                             "fabric");
+                             "--rate cannot be used in a lab, whose fabric "
+                             "file sets the rates");
         }
         options->session = MRAIL_LAB_SESSION;
     }

@@ -182,7 +182,8 @@ static void take_pattern(void *arg, const char *word)
     input_t *input = arg;
 
     if (input->num_patterns == SIMULATE_MAX_PATTERNS) {
-        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: at most %d at once",
+        mrail_tool_usage(SIMULATE_COMMAND,
+                         "--pattern can be given at most %d times",
                          SIMULATE_MAX_PATTERNS);
     }
     if (mrail_pattern_parse(word, input->fabric,
@@ -550,7 +551,7 @@ int main(int argc, char **argv)
         strcmp(options.fabric, "-") == 0) {
         mrail_tool_usage(
             SIMULATE_COMMAND,
-            "stdin can be only one file: the fabric or the demands");
+            "only one of FABRIC and --demand can be '-' (standard input)");
     }
     if (options.size == 0) {
         mrail_tool_usage(SIMULATE_COMMAND, "--size 0: nothing to send");

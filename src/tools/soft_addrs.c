@@ -23,8 +23,8 @@ static int is_known(const soft_addrs_t *addrs, unsigned num, uint32_t addr)
     return 0;
 }
 
-/* Parses "10.0.0.2,10.1.0.2" and appends the addresses after the first
- * `num`. */
+/* Parses "10.0.0.2,10.1.0.2" and stores the addresses in addrs->devs, from index
+ * `num` on. */
 static int take_addresses(mrail_text_line_t *line, soft_addrs_t *addrs,
                           unsigned num, unsigned *rails_p)
 {

@@ -191,7 +191,7 @@ static void soft_ctl_help(FILE *stream)
     soft_ctl_help_actions(stream, sroce_fault_gpu_action_defs);
 }
 
-/* Wakes the session's processes, so that they see the change at once. */
+/* Wakes the session's processes, so that they see the change immediately. */
 static void soft_ctl_notify(const char *name)
 {
     sroce_daemon_msg_t msg = {.op = SROCE_DAEMON_NOTIFY};

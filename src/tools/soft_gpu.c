@@ -28,7 +28,8 @@ void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes)
         mrail_tool_usage(SOFT_COMMAND, "%s", why);
     }
     if (options->num * num_nodes > SGPU_SESSION_MAX_DEVS) {
-        mrail_tool_usage(SOFT_COMMAND, "%u nodes x %u GPUs: more than %d GPUs",
+        mrail_tool_usage(SOFT_COMMAND,
+                         "%u nodes x %u GPUs: at most %d GPUs are supported",
                          num_nodes, options->num, SGPU_SESSION_MAX_DEVS);
     }
 }

@@ -178,9 +178,8 @@ static void soft_run_list(soft_run_t *run)
     if (run->nodes != 0 || run->rails != 0 || run->rates != NULL ||
         run->params.base_addr != 0) {
         mrail_tool_usage(SOFT_COMMAND,
-                         "--addresses has nodes, rails, rates and "
-                         "addresses: not with --nodes, --rails, "
-                         "--rate or --base");
+                         "--addresses cannot be combined with --nodes, "
+                         "--rails, --rate or --base");
     }
     if (soft_addrs_read(run->list, &run->addrs, why, sizeof(why)) != 0) {
         mrail_tool_usage(SOFT_COMMAND, "--addresses %s", why);
@@ -197,8 +196,7 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     int first = mrail_options_parse(&command, argv, run);
 
     if (argv[first] == NULL) {
-        mrail_tool_usage(SOFT_COMMAND,
-                         "no command: it comes after the options");
+        mrail_tool_usage(SOFT_COMMAND, "no command: give it after the options");
     }
     soft_take_session(SOFT_COMMAND, run->params.name);
     if (run->list != NULL) {
@@ -211,7 +209,8 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     if (run->params.num_nodes * run->params.num_rails >
         SROCE_SESSION_MAX_DEVS) {
         mrail_tool_usage(SOFT_COMMAND,
-                         "%u nodes x %u rails: more than %d devices",
+                         "%u nodes x %u rails: at most %d devices are "
+                         "supported",
                          run->params.num_nodes, run->params.num_rails,
                          SROCE_SESSION_MAX_DEVS);
     }

@@ -125,7 +125,7 @@ static int top_key(top_t *top, int key, unsigned *page_p)
     }
 }
 
-/* Keys take effect at once, using the current samples. */
+/* Keys take effect immediately, using the current samples. */
 static void top_screen(top_t *top, pages_t *before)
 {
     unsigned page = 0;

@@ -18,9 +18,9 @@ static const char *job_text(const mrail_page_t *page)
 
 static void print_titles(FILE *stream, const pages_t *pages)
 {
-    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s%s\n", "WHO",
-            "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF", "STALLED", "IDLE",
-            "OUT", (pages->hosts != NULL) ? "  HOST" : "");
+    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s%s\n",
+            "PROCESS", "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF",
+            "STALLED", "IDLE", "OUT", (pages->hosts != NULL) ? "  HOST" : "");
 }
 
 /* Prints a row. `first` is 1 if the row above belongs to another process, or if

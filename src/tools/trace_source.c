@@ -205,7 +205,7 @@ _Noreturn static void fail_none(const trace_sources_t *sources)
     const char *const *selectors = (const char *const *)sources->selectors;
 
     if (has_only_files(sources)) {
-        mrail_tool_fail(COMMAND, "no file has the records of a process");
+        mrail_tool_fail(COMMAND, "no file contains the records of a process");
     }
     mrail_tool_fail(
         COMMAND,

@@ -21,9 +21,9 @@ typedef struct trace_slot {
     uint64_t end_ns; /* end of the last slice */
 } trace_slot_t;
 
-/* Several records of a lane are outstanding at once, so their slices overlap.
- * Each slice goes to the first slot that is free. All slots have the same name,
- * so Perfetto shows them as one track. */
+/* Several records of a lane are outstanding at the same time, so their slices
+ * overlap. Each slice goes to the first slot that is free. All slots have the
+ * same name, so Perfetto shows them as one track. */
 typedef struct trace_lane {
     mrail_hash_node_t node;
     uint64_t peer;

@@ -39,7 +39,7 @@ typedef struct trace_tracks_config {
      * because hosts may use the same process id. */
     unsigned number;
     uint64_t offset_ns; /* CLOCK_REALTIME minus the clock of the ring */
-    int has_past;       /* 1: shows earlier records, too; 0: only later ones */
+    int has_past;       /* 1: also shows earlier records; 0: only later ones */
     /* Returns the rank with this id, or -1. */
     int (*rank_of)(const void *arg, uint64_t peer);
     const void *arg;

@@ -62,7 +62,7 @@ int mrail_topo_reader_capacities(mrail_topo_reader_t *reader,
 
 /* ---- Size ---- */
 
-/* Creates the topology. Its size cannot change any more. */
+/* Creates the topology. Its size is final. */
 static int begin(mrail_topo_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;

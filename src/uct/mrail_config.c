@@ -26,8 +26,8 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
         {"RCACHE", "y",
          "Keep memory registered after use, and reuse the registration when the\n"
          "same buffer is used again; freed or unmapped memory leaves the cache\n"
-         "at once. Without it, every large transfer registers its buffers on\n"
-         "all rails.",
+         "immediately. Without it, every large transfer registers its buffers\n"
+         "on all rails.",
          ucs_offsetof(uct_mrail_md_config_t, rcache_enable),
          UCS_CONFIG_TYPE_BOOL},
 

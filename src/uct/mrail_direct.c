@@ -31,7 +31,7 @@ typedef struct direct_ep {
     mrail_ep_t *ep;
 } direct_ep_t;
 
-/* A peer that no lane reaches any more. */
+/* A peer that can no longer be reached. */
 typedef struct loss {
     int status; /* -errno; 0: no peer was lost */
     char peer[512];

@@ -153,7 +153,7 @@ static int any_device(const zcopy_pack_t *pack)
     return 0;
 }
 
-/* Copies the data and completes at once (see docs/decisions/0007). */
+/* Copies the data and completes immediately (see docs/decisions/0007). */
 ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
                                    const void *header, unsigned header_length,
                                    const uct_iov_t *iov, size_t iovcnt,

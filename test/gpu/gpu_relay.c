@@ -83,7 +83,7 @@ static int test_two_nodes(void)
     return 0;
 }
 
-/* Random flows of a node, also from a rank to itself. */
+/* Random flows of a node, including those from a rank to itself. */
 static int test_random(void)
 {
     for (uint64_t seed = 0; seed < 8; ++seed) {

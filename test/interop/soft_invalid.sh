@@ -14,7 +14,7 @@ gives 2 "rate '0'" $soft $s --rate 0 -- true
 gives 2 "rate '12x'" $soft $s --rate 12x -- true
 gives 2 "2 rates for 4 rails" $soft $s --rails 4 --rate 1M,2M -- true
 gives 2 "from 1 to 16" $soft $s --rails 17 -- true
-gives 2 "more than 256 devices" $soft $s --rails 16 --nodes 100 -- true
+gives 2 "at most 256 devices" $soft $s --rails 16 --nodes 100 -- true
 gives 2 "expected on or off" $soft $s --icrc maybe -- true
 gives 2 "expected 256, 512" $soft $s --mtu 1500 -- true
 gives 2 "session name" $soft --session ../x -- true

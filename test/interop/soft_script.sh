@@ -360,7 +360,7 @@ invalid() { # invalid WORDS LINE...
 }
 invalid "invalid:2: 'sideways' is not an action: down, up" 'at 0s down' \
     'at 1ms sideways'
-invalid "invalid:2: this time is in the past" 'at 10ms down' 'at 5ms up'
+invalid "invalid:2: steps must be in chronological order" 'at 10ms down' 'at 5ms up'
 invalid "invalid:1: there is no rail 2: valid numbers are 0 to 1" 'at 0s rail 2 down'
 invalid "invalid:1: there is no node 1: valid numbers are 0 to 0" 'at 0s node 0,1 down'
 invalid "invalid:1: '1.5' is too large for a probability" 'at 0s drop 1.5'

@@ -113,7 +113,7 @@ expect_run 'run with a directory as a script' 2 'not a file' \
     "$mrail" run --soft 2x2 --script "$tmp" -- true
 expect_run 'run with a script but no software rails' 2 'require --soft' \
     "$mrail" run --script "$tmp/script" -- true
-expect_run 'run with too many devices' 2 'more than 256 devices' \
+expect_run 'run with too many devices' 2 'at most 256 devices' \
     "$mrail" run --soft 100x16 -- true
 expect_run 'run does not change the command' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'

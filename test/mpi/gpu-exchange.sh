@@ -1,6 +1,6 @@
 #!/bin/sh
-# Exchanges of device memory drawn from seeds, on software GPUs. Open MPI and UCX
-# have no CUDA support. Every byte must be right.
+# Exchanges of device memory generated from seeds, on software GPUs. Open MPI
+# and UCX have no CUDA support. Every byte must be right.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -9,7 +9,7 @@ require_env mpi_planned mpi_gpu_pair
 
 last=30
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
-# Allow relays for small messages, too.
+# Also allow relays for small messages.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 options=${MRAIL_TEST_RUN-}

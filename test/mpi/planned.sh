@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs exchanges drawn from seeds, with single-rail and with multi-rail ranks.
-# Every byte must be right, and some bytes must go through relays.
+# Runs exchanges generated from seeds, with single-rail and with multi-rail
+# ranks. Every byte must be right, and some bytes must go through relays.
 #
 # EXPECT_COLL=no: coll/mrail may be missing; the exchanges are checked anyway.
 set -eu
@@ -10,7 +10,7 @@ require_env mpi_planned mpi_planned_life
 
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
-# Allow relays for small messages, too.
+# Also allow relays for small messages.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 single_rail="$small --bind-rails"

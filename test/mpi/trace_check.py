@@ -244,8 +244,9 @@ def check_stats(trace, records, directory):
         counted = sum(each[f"{kind}_bytes"] for each in counters)
         result(f"{kind}: the slices have the bytes of the job's counter",
                shown == counted, f"{shown}, the counter says {counted}")
-    # A rail carries chunks and messages. The page has the bytes of a rail, and
-    # the counters those of all chunks; the difference is that of all messages.
+    # A rail carries chunks and messages. The page contains the bytes of a rail,
+    # and the counters those of all chunks; the difference is that of all
+    # messages.
     carried = {(trace.process(event.track), event.args["rail"]):
                event.args["bytes carried"] for event in trace.events
                if event.name == "rail totals"}

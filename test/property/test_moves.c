@@ -6,7 +6,7 @@
  *
  * Once sent, a message may be received at any later time, any number of times,
  * or never. The lane may fail or be evicted at any time, and another one may
- * take its place. The device changes ports at once, after draining its send
+ * take its place. The device changes ports immediately, after draining its send
  * queue, or not at all; draining may take too long, and each step may be
  * refused.
  */

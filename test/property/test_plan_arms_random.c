@@ -5,7 +5,8 @@
  * - No arm is below the planner's bound, nor below the optimum of a linear
  *   program. An arm that is a bound is not above the optimum.
  * - The plan is not above the best arm by more than its gap.
- * - The pairwise exchange is not faster than the same paths all at once.
+ * - The pairwise exchange is not faster than the same paths all at the same
+ *   time.
  *
  * The demands may relay all their bytes, as those of the arms do.
  *

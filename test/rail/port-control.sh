@@ -83,7 +83,7 @@ with 2 'a device that does not exist' \
 with 2 'a GID index that does not exist' \
     'soft0:1: UCX_MRAIL_GID_INDEX is not a routable RoCEv2 GID there' \
     UCX_MRAIL_GID_INDEX=200
-expect_run 'a job is told why it has no rail' 0 \
+expect_run 'a job reports why it has no rail' 0 \
     'no rail: soft0:1 \(port rules need a NIC index, .* will not use mrail' \
     "$soft" --session "$session" --rails 3 -- env UCX_MRAIL_UPLINKS=4 \
     UCX_MRAIL_SUBNET_BITS=31 "$build/mrail-run" -- true

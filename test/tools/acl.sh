@@ -169,7 +169,7 @@ END
 refused 'leaves with different numbers of uplinks below a spine' \
     's3: leaves l3 and l4 below it have 4 and 6 uplinks' --dialect ios \
     --fabric "$tmp/unequal.fabric" --switch s3
-refused 'stdin as both fabric and rule set' 'stdin can be only one file' --dialect ios \
+refused 'stdin as both fabric and rule set' 'only one of --fabric and --check' --dialect ios \
     --fabric - --switch l1 --check -
 echo 'host h[1-2]' >"$tmp/invalid.fabric"
 refused 'a fabric file with an error' 'invalid.fabric:[0-9]+: ' --dialect ios \

@@ -264,7 +264,7 @@ gather early 1 'host early is missing: it cannot be reached: ssh ended with stat
 gather newer 1 'host newer is missing: it runs another version of mrail' n1 newer
 gather wrong 1 'host wrong is missing: its answer is not valid' n1 wrong
 gather chatty 1 'host chatty is missing: it prints too many lines' n1 chatty
-gather cut 1 'host cut is missing: its answer: it was cut off or damaged' n1 cut
+gather cut 1 'host cut is missing: its answer: it is truncated or damaged' n1 cut
 gather bomb 1 'host bomb is missing: its answer: it is larger than it may be' \
     --max-size 1600k n1 bomb
 gather mute 1 'host mute is missing: it gave no answer for 1 s' --timeout 1 n1 mute
@@ -291,7 +291,7 @@ ln -s "$(find "$pages/n1" -name '*.calls' | head -n 1)" \
 gather others 1 'others: [12] telemetry files? belongs? to other users|others: 2 telemetry files belong' \
     others
 expect 'others: files that are none are counted' "$tmp/out" \
-    'others: 2 files were left out: not valid'
+    'others: skipped 2 files, invalid'
 no_archive others
 
 # ---- size ----
@@ -425,9 +425,9 @@ links("hardlink", tarfile.LNKTYPE)
 links("device", tarfile.CHRTYPE)
 END
 view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' top
-view cut-2 0 'cut-2.tar.gz: it was cut off or damaged; [0-9]+ of [0-9]+ files are missing' \
+view cut-2 0 'cut-2.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
     top
-view cut-3 0 'cut-3.tar.gz: it was cut off or damaged; [0-9]+ of [0-9]+ files are missing' \
+view cut-3 0 'cut-3.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
     diagnose
 for name in text nothing zeros format symlink hardlink device; do
     view $name 1 'it is not an archive of mrail collect' diagnose
@@ -439,7 +439,7 @@ view host 1 "it has a host '../n1', which is not valid" top
 view gone-host 1 'it has other files than its manifest says' top
 view offset 0 '2 of 2 hosts' top
 view alive 1 'mrail-telemetry.*: it was written by another version of mrail' top
-view other-page 1 'it has no telemetry' diagnose
+view other-page 1 'it contains no telemetry' diagnose
 expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
 

@@ -317,7 +317,7 @@ refused 'no topology' 'no topology: give' --pattern uniform
 refused 'no demands' 'no demands: give' --topo "$mesh"
 refused 'two demands' 'two sources of demands: give' --topo "$mesh" \
     --demand "$tmp/hot" --pattern uniform
-refused 'stdin twice' 'stdin can be only one file' --topo - --demand -
+refused 'stdin twice' 'only one of --topo and --demand' --topo - --demand -
 refused 'an unknown option' "unknown option '--fast'" --fast
 refused 'a stray word' "unknown argument 'fast'" --topo "$mesh" fast
 refused 'an option without its value' '--svg needs a value' --svg

@@ -174,9 +174,9 @@ refused 'a rank that is not there' '.*beyond:2: ' "$own" --demand "$tmp/beyond"
 refused 'an unknown demand pattern' "--demand-pattern: 'star' is not a pattern" \
     "$own" --demand-pattern star
 printf '0 1 1m\n' >"$tmp/inside"
-refused 'no demand between hosts' '.*inside: no demand leaves its host' \
+refused 'no demand between hosts' '.*inside: all demands are within a host' \
     "$tmp/rails" --demand "$tmp/inside"
-refused 'two files from stdin' 'stdin can be only one file' - --demand -
+refused 'two files from stdin' 'only one of FABRIC and --demand' - --demand -
 printf 'host a b\nleaf l\nlink a l 1MB\n' >"$tmp/unlinked"
 refused 'a host without a rail' ".*unlinked:1: .*'b'" "$tmp/unlinked"
 refused 'an empty list' 'an empty list of methods' "$own" --method ,

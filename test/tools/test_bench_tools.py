@@ -1,4 +1,4 @@
-"""Tests of contrib/bench_tools (jobs, areas, pages, drawings) and contrib/try.
+"""Tests contrib/bench_tools (jobs, areas, pages, drawings) and contrib/try.
 
     python3 test/tools/test_bench_tools.py [CLASS.test_NAME ...]
 
@@ -63,6 +63,29 @@ class Runs(unittest.TestCase):
         self.assertEqual([sample.value for sample in own_samples],
                          [0, 10, 30, 50])
         self.assertEqual([sample.value for sample in others], [0, 1, 3, 5])
+
+    def test_failing_baseline(self):
+        """a baseline that fails once is repeated, and the page mentions it"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            tries = []
+
+            def stock(at):
+                tries.append(at)
+                if tries.count(1) == 1 and at == 1:
+                    raise ValueError('exit status 1: mrail lab ...\nno route')
+                bench.add('stock', Sample(at), at)
+            bench.interleave([runner.Job('stock', stock, is_baseline=True)], 3)
+            self.assertFalse(bench.failed)
+            self.assertEqual(tries, [0, 1, 1, 2])
+            self.assertEqual(bench.observations, [
+                'Run 2 of stock, a baseline, failed (exit status 1) and was '
+                'repeated.'])
+
+            def broken(at):
+                raise OSError('no such file')
+            bench.interleave([runner.Job('stock', broken, is_baseline=True)], 1)
+        self.assertTrue(bench.failed)
 
     def test_too_few_fail(self):
         """a figure with too few measurements causes exit status 1"""

@@ -1,5 +1,5 @@
 /*
- * Tests of mrail collect without processes: names, manifests, the words that
+ * Tests mrail collect without processes: names, manifests, the words that
  * reach a host, and archives that are whole, cut off, or too large.
  */
 #include "config.h"

@@ -1,5 +1,5 @@
 /*
- * Tests of mrail collect on this machine: the telemetry of running processes,
+ * Tests mrail collect on this machine: the telemetry of running processes,
  * of one job, in a limited space, and among other files.
  */
 #include "config.h"

@@ -1,4 +1,4 @@
-/* Tests of the Perfetto traces of mrail trace (src/tools/perfetto.c,
+/* Tests the Perfetto traces of mrail trace (src/tools/perfetto.c,
  * trace_tracks.c and trace_calls.c). A decoder that knows only the encoding of
  * Protocol Buffers and which fields are messages turns a trace into text. */
 #include "config.h"

@@ -1,4 +1,4 @@
-/* Tests of mrail report (src/tools/report_*.c): what it collects from telemetry
+/* Tests mrail report (src/tools/report_*.c): what it collects from telemetry
  * pages. */
 #include "config.h"
 

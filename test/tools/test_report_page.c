@@ -1,4 +1,4 @@
-/* Tests of the output of mrail report (src/tools/report_json.c, report_page.c,
+/* Tests the output of mrail report (src/tools/report_json.c, report_page.c,
  * report_facts.c). cJSON parses it. */
 #include "config.h"
 
@@ -107,7 +107,7 @@ static void test_figures_agree(void **state)
     report_cleanup(&model);
 }
 
-/* A model without a process is valid, too. */
+/* A model without a process is also valid. */
 static void test_empty(void **state)
 {
     report_model_t model;

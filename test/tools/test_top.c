@@ -1,4 +1,4 @@
-/* Tests of mrail top (src/tools/top_rows.c and top_table.c): rows and screens
+/* Tests mrail top (src/tools/top_rows.c and top_table.c): rows and screens
  * made from artificial telemetry pages. */
 #include "config.h"
 
@@ -218,13 +218,13 @@ static void test_lanes(void **state)
     assert_string_equal(
         text,
         "job job0\n"
-        "WHO             PID PEER             LANE RAIL         SPORT MOVES     "
+        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES     "
         "MB/S       OUT  STATE\n"
         "rank 1          101 0000000000000001    1 mlx5_1:1     50001     7     "
         " 0.0         4  \n"
         "\n"
         "job job1\n"
-        "WHO             PID PEER             LANE RAIL         SPORT MOVES     "
+        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES     "
         "MB/S       OUT  STATE\n"
         "rank 1          104 0000000000000001    1 mlx5_1:1     50004     7     "
         " 0.0         1  \n"

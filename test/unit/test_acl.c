@@ -1,4 +1,4 @@
-/* Tests of switch rules: the texts that src/fabric/acl.h writes, and refused
+/* Tests switch rules: the texts that src/fabric/acl.h writes, and refused
  * options. */
 #include "config.h"
 #include "acl_texts.h"
@@ -477,7 +477,7 @@ static void test_refused_numbers(void **state)
     refused(&acl, "a leaf segment has only 163 ports");
     acl = acl_test_options(8);
     acl.dscp = 64;
-    refused(&acl, "DSCP 64: must be a number from 0 to 63");
+    refused(&acl, "DSCP 64 is not a number from 0 to 63");
 }
 
 static void test_refused_names(void **state)

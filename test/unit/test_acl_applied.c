@@ -1,4 +1,4 @@
-/* Tests of mrail_acl_check() with rules that do not apply to all packets: by
+/* Tests mrail_acl_check() with rules that do not apply to all packets: by
  * their sources, by entries before them, or by the ports of the switch. */
 #include "config.h"
 #include "acl_texts.h"

@@ -1,4 +1,4 @@
-/* Tests of mrail_acl_check() with correct rule sets, faulty ones, and texts
+/* Tests mrail_acl_check() with correct rule sets, faulty ones, and texts
  * that it cannot read. */
 #include "config.h"
 #include "acl_texts.h"

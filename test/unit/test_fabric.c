@@ -1,4 +1,4 @@
-/* Tests of fabrics as text (src/fabric/fabric*.c): accepted and refused text,
+/* Tests fabrics as text (src/fabric/fabric*.c): accepted and refused text,
  * and failing allocations. */
 #include "config.h"
 #include "fabric/fabric.h"
@@ -250,7 +250,7 @@ static void test_refusals(void **state)
          "other uplinks: a link is missing"},
         /* Addresses */
         {HEAD "address h1 l1 10.0.0.2\n",
-         "t:4: there is no link from 'h1' to 'l1': its line must come first"},
+         "t:4: there is no link from 'h1' to 'l1': the 'link' line must precede"},
         {HEAD EDGE "address h1 l1 10.0.0\n",
          "t:6: '10.0.0' is not an IPv4 address"},
         {HEAD EDGE "address h1 l1 127.0.0.2\n",

@@ -1,4 +1,4 @@
-/* Tests of fault scripts: accepted and refused text, and the timeline. */
+/* Tests fault scripts: accepted and refused text, and the timeline. */
 #include "config.h"
 #include "softroce/fault/timeline.h"
 
@@ -218,7 +218,7 @@ static const struct {
     {"at 1ms peer 1 down", "t:1: 'peer' requires 'gpu'"},
     {"at 1ms gpu 0 rail 1 down", "t:1: 'rail' and 'gpu' exclude each other"},
     {"at packet 1 gpu 0 down", "t:1: 'packet' counts what rails send"},
-    {"at 1ms gpu 0 peer 1 no_peer", "t:1: 'no_peer' is not for a link"},
+    {"at 1ms gpu 0 peer 1 no_peer", "t:1: 'no_peer' does not apply to links"},
     {"at 1ms gpu 0 drop 1%", "t:1: 'drop' is not an action: down, up"},
     {"at 1ms gpu 0 copy_error", "t:1: 'copy_error' requires a value"},
     {"at 1ms for 1ms gpu 0 copy_error 1", "t:1: 'copy_error' cannot be undone"},
@@ -231,7 +231,7 @@ static const struct {
     {"at 1ms down\nseed 1", "t:2: 'seed' must precede the first step"},
     {"in 1ms down", "t:1: 'in' is not a statement"},
     {"at 5ms down\nat packet 1 up\nat 4ms up",
-     "t:3: this time is in the past: line 1 is later"},
+     "t:3: steps must be in chronological order: line 1 has"},
     {"at 1ms down\x01", "t:1: byte 0x1 is not text"},
     {"a a a a a a a a a a a a a a a a a a a a a a a a a", "t:1: the line has "
                                                           "more than 24"}};

@@ -1,4 +1,4 @@
-/* Tests of the transition table of src/rail/proto/health.c, and of invariants
+/* Tests the transition table of src/rail/proto/health.c, and invariants
  * over arbitrary sequences of events. */
 #include "config.h"
 #include "rail/proto/health.h"
@@ -131,13 +131,13 @@ static void test_stuck_retires(void **state)
     mrail_health_t health;
 
     mrail_health_init(&health, 0);
-    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STALLED, 10),
+    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STUCK, 10),
                      MRAIL_HEALTH_RETIRE);
-    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STALLED, 11),
+    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STUCK, 11),
                      MRAIL_HEALTH_NOTHING);
     mrail_health_init(&health, 0);
     at(&health, MRAIL_HEALTH_STALLED, 9);
-    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STALLED, 10),
+    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STUCK, 10),
                      MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.due_ns, 110 * MS);
 }
@@ -299,7 +299,7 @@ static void test_random_walks(void **state)
             mrail_health_state_t before = health.state;
             int evidence = (event == MRAIL_HEALTH_CQE_ERROR) ||
                            (event == MRAIL_HEALTH_CLOSED) ||
-                           (event == MRAIL_HEALTH_QP_STALLED) ||
+                           (event == MRAIL_HEALTH_QP_STUCK) ||
                            (event == MRAIL_HEALTH_RAIL_DOWN) ||
                            (event == MRAIL_HEALTH_PROBES_EXHAUSTED);
             mrail_health_action_t action;

@@ -1,4 +1,4 @@
-/* Tests of rail pairing, subnets and parameters, which are the pure parts of
+/* Tests rail pairing, subnets and parameters, which are the pure parts of
  * src/rail. */
 #include "config.h"
 #include "rail/mrail.h"

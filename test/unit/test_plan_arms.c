@@ -1,5 +1,5 @@
 /*
- * Tests of src/tools/plan_arms.h: small exchanges whose times are computed by
+ * Tests src/tools/plan_arms.h: small exchanges whose times are computed by
  * hand, topologies that an arm does not support, and allocations that fail.
  * test/property/test_plan_arms_random.c compares the arms with bounds.
  */
@@ -130,7 +130,7 @@ static void test_rounds(void **state)
     assert_arm(PLAN_ARM_NIMBLE, 4 * MS, 0, 0);
 }
 
-/* The rails have 2 and 1 GB/s. Evenly divided bytes wait for the slow one. */
+/* The rails run at 2 and 1 GB/s. Evenly divided bytes wait for the slow one. */
 static void test_unequal_rails(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3000 * MB}};

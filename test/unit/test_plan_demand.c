@@ -1,4 +1,4 @@
-/* Tests of demand patterns: sums, shapes, and equal results on every
+/* Tests demand patterns: sums, shapes, and equal results on every
  * machine. */
 #include "config.h"
 #include "tools/plan_demand.h"

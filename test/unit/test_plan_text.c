@@ -1,4 +1,4 @@
-/* Tests of topologies and demands as text, accepted and refused. */
+/* Tests topologies and demands as text, accepted and refused. */
 #include "config.h"
 #include "tools/plan_text.h"
 
@@ -332,8 +332,8 @@ static const struct {
     {SIZED "rail 0 000000000000000000000000000000000000000000000000 1GB",
      "t:3: '00000000000000000000...' is not a rail number"},
     {SIZED "rail 0 0 50",
-     "t:3: '50' is not a capacity: 50GB (bytes per second) "
-     "or 400Gb (bits), with k, M, G or T; or dead"},
+     "t:3: '50' is not a capacity, such as 50GB (bytes per second) "
+     "or 400Gb (bits per second), or dead"},
     {SIZED "rail 0 0 50G", "t:3: '50G' is not a capacity"},
     {SIZED "rail 0 0 50gb", "t:3: '50gb' is not a capacity"},
     {SIZED "rail 0 0 GB", "t:3: 'GB' is not a capacity"},
@@ -382,8 +382,8 @@ static const struct {
      "t:5: 'ranks' must precede the first 'pairwise', 'link' or 'switch', "
      "line 4"},
     {RANKED "pairwise 0 none",
-     "t:4: 'none' is not a capacity: 50GB (bytes per second)"
-     " or 400Gb (bits), with k, M, G or T"},
+     "t:4: 'none' is not a capacity, such as 50GB (bytes per second)"
+     " or 400Gb (bits per second)"},
     {RANKED "pairwise 5 1GB", "t:4: there is no node 5"},
     {SIZED "pairwise * 1GB", "t:3: no node of '*' has two ranks: 'ranks' must"},
     {SIZED "ranks * 1 multi-rail\npairwise * 1GB",
@@ -417,9 +417,9 @@ static const struct {
     {RANKED "link 0 1 1GB\nlink 1 0 none", "t:5: there is no link from rank 1 "
                                            "to rank 0"},
     {RANKED "link 0 1 1GB\nlink 0 1 2GB", "t:5: this overrides all of line 4"},
-    {RANKED "link 0 1 dead", "t:4: 'dead' is not a capacity: 50GB (bytes per "
-                             "second) or 400Gb (bits), with k, M, G or T; or "
-                             "none"},
+    {RANKED "link 0 1 dead", "t:4: 'dead' is not a capacity, such as 50GB "
+                             "(bytes per second) or 400Gb (bits per second), "
+                             "or none"},
     {SIZED "ranks 0 17 multi-rail\nlink 0 16 1GB",
      "t:4: ranks 0 and 16: only the first 16 ranks of a node have links"},
     {SIZED "leaf_group 0 4096",
@@ -461,8 +461,8 @@ static const struct {
     {SIZED "ranks 0 1 0\nreach 1 0 1GB", "t:4: there is no rank 1"},
     {SIZED "ranks 0 1 0\nreach 0 4 1GB", "t:4: there is no rail 4"},
     {SIZED "ranks 0 1 0\nreach 0 0 fast",
-     "t:4: 'fast' is not a capacity: 50GB (bytes per second) or 400Gb (bits), "
-     "with k, M, G or T; or full or none"},
+     "t:4: 'fast' is not a capacity, such as 50GB (bytes per second) or 400Gb "
+     "(bits per second), or full or none"},
     {SIZED "ranks 0 1 0\nreach 0 0 none 1GB",
      "t:4: a rank reaches a rail in both directions or in none"},
     {SIZED "ranks 0 1 0\nreach 0 0 1GB\nreach * 0-1 2GB",
@@ -513,7 +513,7 @@ static void test_long_lists(void **state)
     strcat(text, " 0 1GB\nranks 0 1 multi-rail");
     refuse_topo(text, strlen(text),
                 "t:3: a list of nodes with more than 32 "
-                "parts: write two lines");
+                "items: write two lines");
 }
 
 /* Messages show only the end of a long name, so that the text fits. */
@@ -798,8 +798,8 @@ static void test_demands_refused(void **state)
     refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
 }
 
-/* Demands may come in any order and in several parts. The result contains their
- * sums, in ascending order of pairs. */
+/* A pair of ranks may occur on several lines and in any order. The parser adds
+ * the bytes, and sorts the pairs. */
 static void test_sums(void **state)
 {
     mrail_rng_t rng;

@@ -1,5 +1,5 @@
 /*
- * Tests of the file of forecasts (src/telemetry/plans.c). Readers must get
+ * Tests the file of forecasts (src/telemetry/plans.c). Readers must get
  * whole forecasts. No content of the file may harm them.
  */
 #include "config.h"

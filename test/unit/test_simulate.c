@@ -1,5 +1,5 @@
 /*
- * Tests of exchanges in flow-level simulation (src/fabric/simulate.c, pattern.c
+ * Tests exchanges in flow-level simulation (src/fabric/simulate.c, pattern.c
  * and bundle.c): known results, the figures of the papers at their scale, and
  * determinism.
  */

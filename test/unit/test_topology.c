@@ -1,4 +1,4 @@
-/* Tests of topologies with multi-rail ranks: numbers of rails, topology files,
+/* Tests topologies with multi-rail ranks: numbers of rails, topology files,
  * and the decision whether a plan is worth its cost. */
 #include "config.h"
 #include "mpi/coll/plan_cost.h"
@@ -713,8 +713,8 @@ static void test_levels_of_the_cost(void **state)
 #define RANKS "ranks * 2 multi-rail\n"
 #define GROUPS "leaf_group 2-3 1\n"
 
-/* Two pods have two nodes each. The uplinks of rail 1 have a quarter of the
- * capacity of those of rail 0. The lanes do not know this. */
+/* Two leaf groups have two nodes each. The uplinks of rail 1 have a quarter of
+ * the capacity of those of rail 0. The lanes do not know this. */
 static void test_uplinks(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -839,7 +839,7 @@ static void test_slow_uplink(void **state)
 }
 
 /* A measured rate is compared with the rank's limit, or with its part of the
- * uplinks. Each pod has four ranks. */
+ * uplinks. Each leaf group has four ranks. */
 static void test_expected_rates(void **state)
 {
     const mrail_topo_port_t *limits;
@@ -862,7 +862,7 @@ static void test_expected_rates(void **state)
     end(&job);
 }
 
-/* Uplinks do not matter to a communicator within one pod. */
+/* Uplinks do not matter to a communicator within one leaf group. */
 static void test_uplinks_of_others(void **state)
 {
     job_t job;
@@ -992,7 +992,7 @@ static void test_rails_that_differ(void **state)
     check_says(&job, NULL);
 }
 
-static void test_pods_that_differ(void **state)
+static void test_groups_that_differ(void **state)
 {
     job_t job;
 
@@ -1011,7 +1011,7 @@ static void test_pods_that_differ(void **state)
                      "of rank 2");
 }
 
-static void test_pods_without_uplinks(void **state)
+static void test_groups_without_uplinks(void **state)
 {
     job_t job;
 
@@ -1082,8 +1082,8 @@ int main(void)
         cmocka_unit_test(test_files_that_differ),
         cmocka_unit_test(test_ranks_that_differ),
         cmocka_unit_test(test_rails_that_differ),
-        cmocka_unit_test(test_pods_that_differ),
-        cmocka_unit_test(test_pods_without_uplinks),
+        cmocka_unit_test(test_groups_that_differ),
+        cmocka_unit_test(test_groups_without_uplinks),
         cmocka_unit_test(test_bad_files),
     };
 

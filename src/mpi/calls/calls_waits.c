@@ -3,9 +3,9 @@
  * functions of the pml and of requests, which Open MPI calls through tables.
  * This file replaces functions in these tables.
  *
- * A replacement notes the call in private memory. notice() publishes the call
+ * A replacement notes the call in private memory. notice() exports the call
  * only if MPI's progress runs for a while before the call returns. A call that
- * returns at once costs a few stores and no clock reading.
+ * returns immediately costs a few stores and no clock reading.
  */
 #include "config.h"
 #include "mpi/calls/mrail_calls.h"
@@ -23,12 +23,12 @@ static struct {
     unsigned kind; /* 0: none */
     int peer, tag;
     struct ompi_communicator_t *comm; /* NULL: unknown */
-    int is_published;
+    int is_exported;
 } now;
 
 static void end_wait(void)
 {
-    now.is_published = 0;
+    now.is_exported = 0;
     if (mca_coll_mrailcalls_file != NULL) {
         mrail_calls_wait_end(mca_coll_mrailcalls_file);
     }
@@ -48,7 +48,7 @@ static void end_wait(void)
         now.comm = _comm;                                                      \
         ret = _call;                                                           \
         now.kind = 0;                                                          \
-        if (MRAIL_UNLIKELY(now.is_published)) {                                \
+        if (MRAIL_UNLIKELY(now.is_exported)) {                                 \
             end_wait();                                                        \
         }                                                                      \
         return ret;                                                            \
@@ -116,12 +116,12 @@ static int notice(void)
 {
     mrail_calls_t *calls = mca_coll_mrailcalls_file;
 
-    if (now.kind != 0 && !now.is_published && calls != NULL) {
+    if (now.kind != 0 && !now.is_exported && calls != NULL) {
         mrail_calls_wait_begin(calls, now.kind, now.peer, now.tag,
                                (now.comm != NULL)
                                    ? mca_coll_mrailcalls_index(now.comm)
                                    : MRAIL_CALLS_COMMS);
-        now.is_published = 1;
+        now.is_exported = 1;
     }
     return 0;
 }

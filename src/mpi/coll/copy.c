@@ -122,7 +122,7 @@ static CUresult copy_in_context(const mrail_cuda_t *cuda, direction_t direction,
 static int fail(size_t bytes, const char *why)
 {
     fprintf(stderr,
-            "mrail: coll: a copy of %zu bytes of device memory fails: "
+            "mrail: coll: a copy of %zu bytes of device memory failed: "
             "%s\n",
             bytes, why);
     return -EIO;
@@ -154,7 +154,8 @@ int mca_coll_mrail_copy_start(void *to, const void *from, size_t bytes,
         return 0;
     }
     if (mrail_cuda_enter(range) < 0) {
-        return fail(bytes, "its context does not exist any more");
+        return fail(bytes, "the CUDA context of the memory has been "
+                           "destroyed");
     }
     result =
         copy_in_context(mrail_cuda_find(), direction, to, from, bytes, copy);

@@ -2,10 +2,10 @@
  * A nonblocking allgather and a nonblocking reduction over the pml: Bruck's
  * algorithm with one or more ports. In each round, a rank sends the blocks that
  * it has collected to as many ranks as it has ports. With
- * MCA_COLL_MRAIL_GATHER_PORTS ports, one round suffices for up to 16 ranks, and
- * two for up to 256. Fewer rounds take less time, because every round must wait
- * until all ranks have been scheduled. One port, on the other hand, takes the
- * fewest messages and instructions: 3 messages for 8 ranks, and 6 for 64.
+ * MCA_COLL_MRAIL_GATHER_PORTS ports, one round is enough for up to 16 ranks,
+ * and two for up to 256. Fewer rounds take less time, because every round must
+ * wait until all ranks have been scheduled. One port, on the other hand, takes
+ * the fewest messages and instructions: 3 messages for 8 ranks, and 6 for 64.
  *
  * A gather collects one block from every rank. The blocks may differ in size if
  * all ranks know all sizes. The reduction computes the bitwise AND of two words

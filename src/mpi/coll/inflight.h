@@ -2,9 +2,9 @@
  * The in-flight limit of an exchange without a plan.
  *
  * In step k of P - 1, rank r sends to r + k and receives from r - k. A rank
- * that starts all steps at once queues every message before any completes.
- * Ranks that share its cores then start late, and rails are idle at the
- * beginning and end of a short exchange. A step therefore waits for earlier
+ * that starts all steps at the same time queues every message before any
+ * completes. Ranks that share its cores then start late, and rails are idle at
+ * the beginning and end of a short exchange. A step therefore waits for earlier
  * steps while too many bytes are in flight. The limit is the number of bytes
  * that the rank's share of its rails can move in a given time. The functions
  * are pure.

@@ -243,8 +243,8 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
-    MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
-    MCA_COLL_MRAIL_SAME,   /* ask whether any rank's record has changed */
+    MCA_COLL_MRAIL_VOTE,   /* vote on whether any rank has a large demand */
+    MCA_COLL_MRAIL_SAME,   /* vote on whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
     MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for these */
     MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */
@@ -283,7 +283,7 @@ struct mca_coll_mrail_op {
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to each rank and one from it */
     int is_planned;        /* 1: module->schedule is valid for this op */
-    /* 1: the op sends empty messages, too, because receivers may expect more */
+    /* 1: the op also sends empty messages, because receivers may expect more */
     int is_mismatched;
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */

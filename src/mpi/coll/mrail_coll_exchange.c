@@ -296,7 +296,7 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
     fprintf(
         stderr,
         "mrail: coll: %s: a planned exchange has failed at rank %d (%s); the job "
-        "ends\n",
+        "aborts\n",
         comm->c_name, ompi_comm_rank(comm), strerror(-ret));
     PMPI_Abort(comm, 1);
 }
@@ -305,7 +305,7 @@ static void begin_relays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(op->module);
-    /* This cannot fail, because attach() or an earlier step reserved the
+    /* Not expected to fail, because attach() or an earlier step reserved the
      * buffers. */
     int ret = mrail_relay_begin(pool->relay, schedule->hash, schedule->flows,
                                 schedule->num_flows);

@@ -130,7 +130,7 @@ static int call_unplanned(mca_coll_mrail_module_t *module,
  * state that is equal on all ranks.
  *
  * After MPI_ERR_NO_MEM, the other ranks wait for this one in the round, so the
- * default error handler ends the job. With MPI_ERRORS_RETURN, the program must
+ * default error handler aborts the job. With MPI_ERRORS_RETURN, the program must
  * end the job itself, as after any error of a collective. */
 static int serve(mca_coll_mrail_module_t *module,
                  const mca_coll_mrail_args_t *args, int error,
@@ -413,7 +413,7 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
          * on this rank only, and the other ranks would wait indefinitely. */
         fprintf(stderr,
                 "mrail: coll: no memory for a communicator at rank %d; the job "
-                "ends\n",
+                "aborts\n",
                 ompi_comm_rank(comm));
         PMPI_Abort(MPI_COMM_WORLD, 1);
         return NULL;

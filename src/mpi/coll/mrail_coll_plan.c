@@ -1,5 +1,5 @@
 /* The step that makes the plan. In a nonblocking call, a thread makes a long
- * plan, so that MPI_Test returns at once. */
+ * plan, so that MPI_Test returns immediately. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 

@@ -3,7 +3,7 @@
  * reads the records of all ranks.
  *
  * A first gather carries the beginning of each record, which includes its
- * length, in blocks of equal size. The first gather usually suffices. If some
+ * length, in blocks of equal size. The first gather is usually enough. If some
  * records are longer, a second gather carries the rest of each without padding.
  * All ranks choose the same block size, because they had the same records
  * before.

@@ -33,7 +33,7 @@ int mca_coll_mrail_peer_import(const mca_coll_mrail_export_t *export,
                                mca_coll_mrail_import_t **import_p);
 /* Returns the address of the allocation in this process. */
 char *mca_coll_mrail_peer_address(const mca_coll_mrail_import_t *import);
-/* Ends the use of an import. No copy may use it any more. */
+/* Ends the use of an import. Copies must no longer use it. */
 void mca_coll_mrail_peer_release(mca_coll_mrail_import_t *import);
 /* Closes all imports. */
 void mca_coll_mrail_peer_close(void);

@@ -25,8 +25,8 @@ typedef struct mca_coll_mrail_topo_file {
      * _BAD_FILE */
     uint64_t hash;
     mrail_topo_text_t text;
-    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* why the file is bad; "": it is
-                                        * valid */
+    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* reason if the file is invalid,
+                                        * otherwise empty */
 } mca_coll_mrail_topo_file_t;
 
 /* Reads a file. If `path` is NULL or empty, there is no file. Stores errors in

@@ -25,8 +25,9 @@ static unsigned lanes_on(const uct_mrail_direct_lanes_t *lanes, unsigned place,
     return count;
 }
 
-/* Returns the weight of an uplink: its capacity if all capacities are known, or
- * else its number of lanes, because lanes carry equal parts. */
+/* Returns the weight of an uplink: 0 if no lane uses it, or its capacity if all
+ * capacities are known. Otherwise returns the number of its lanes, because
+ * lanes carry equal parts. */
 static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                         const split_t *split, unsigned uplink)
 {

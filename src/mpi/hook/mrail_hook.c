@@ -136,7 +136,7 @@ static void peer_lost(const char *peer, const char *error)
     }
     fprintf(
         stderr,
-        "mrail: rank %s on %s permanently lost a peer (%s), %s; the job ends\n",
+        "mrail: rank %s on %s permanently lost a peer (%s), %s; the job aborts\n",
         rank_text, host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);

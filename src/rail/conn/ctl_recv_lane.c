@@ -174,7 +174,7 @@ void mrail_ctl_on_lane_req(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
                (lane->state <= MRAIL_LANE_REAPING)) {
         /* Either the peer has reaped the lane, or this is a late request of an
          * earlier epoch and the peer uses the lane. The answer to EVICT shows
-         * which, so EVICT is sent again at once. */
+         * which, so EVICT is sent again immediately. */
         lane->deadline_ns = 0;
         mrail_ctl_put_off(peer, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||

@@ -5,8 +5,8 @@
  * lock, mostly on the control thread.
  *
  * Every exchange is a request that the sender repeats until the answer arrives,
- * so requests are idempotent. If two peers request the same lane at once, the
- * one with the lower id becomes the initiator.
+ * so requests are idempotent. If two peers request the same lane at the same
+ * time, the one with the lower id becomes the initiator.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -205,8 +205,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer,
         return peer->deadline_ns;
     }
     if (peer->tries >= mrail_ctl_tries(peer) + peer->num_boots) {
-        mrail_error("peer %016llx does not answer: no route, or its process "
-                    "is gone",
+        mrail_error("peer %016llx does not answer: there is no route to it, or "
+                    "its process has exited",
                     (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
@@ -336,7 +336,7 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
     mrail_ctl_take_due(engine, now_ns);
     mrail_ctl_take_unblocked(engine);
     /* A visit may create more work for the same peer or another one. That work
-     * is left for the next iteration, which then follows at once. */
+     * is left for the next iteration, which then follows immediately. */
     mrail_list_init(&turn);
     mrail_list_move_all(&turn, &engine->work);
     while (!mrail_list_empty(&turn)) {

@@ -156,7 +156,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
         return;
     }
     if (__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)) {
-        level = MRAIL_LOG_DEBUG; /* thousands of lanes may fail at once */
+        level = MRAIL_LOG_DEBUG; /* thousands of lanes may fail together */
     }
     mrail_gid_text(peer->rails[lane->remote_rail].gid, address,
                    sizeof(address));

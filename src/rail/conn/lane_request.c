@@ -1,6 +1,6 @@
 /*
- * Lane requests: decides which lanes to request on which rails, and handles a
- * lack of room or QPs and answers that yield no lane.
+ * Lane requests: decides which lanes to request on which rails, and handles
+ * exhausted receive buffers or QPs, and requests that the peer refuses.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -342,8 +342,8 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
 }
 
 /* Returns the delay of the next attempt. The first attempt on each pair of
- * rails follows at once. Later ones have growing delays, so that both ends can
- * do other work. */
+ * rails follows immediately. Later ones have growing delays, so that both ends
+ * can do other work. */
 static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 {
     unsigned attempt = ++peer->reconnects / peer->num_pairs;
@@ -379,7 +379,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         }
         mrail_paths_rebase(peer, mrail_peer_pair(peer, 1));
     }
-    /* Requests the lane again at once, so that a late request of the peer
+    /* Requests the lane again immediately, so that a late request of the peer
      * cannot take its place. */
     (void)mrail_ctl_poll_lane_request(peer, slot, now_ns);
     lane = peer->lanes[slot];
@@ -420,7 +420,7 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
 }
 
 /* Returns the k-th slot in the order of requests. Lanes for messages come
- * first, because resources may suffice for only some lanes. They rotate, so
+ * first, because resources may be enough for only some lanes. They rotate, so
  * that a lane that keeps failing although its probes pass does not block the
  * others. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)

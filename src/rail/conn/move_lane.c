@@ -1,6 +1,6 @@
 /*
- * Moves of lanes to other source ports; decision 0020 describes who moves a
- * lane, and why a reader holds it meanwhile. proto/port_move.h decides which
+ * Moves of lanes to other source ports; decision 0020 describes which end moves
+ * a lane, and why a reader holds it meanwhile. proto/port_move.h decides which
  * requests are carried out.
  *
  * A connected QP changes its port in one of two ways. mlx5 has a call for it.
@@ -27,7 +27,7 @@ static void mrail_move_done(mrail_lane_t *lane)
 
     lane->sport = mrail_port_move_done(&lane->move, before);
     if (lane->sport == before) {
-        return; /* undone in the meantime */
+        return; /* undone since then */
     }
     mrail_debug("peer %016llx lane %u moves from source port %u to %u",
                 (unsigned long long)peer->id, lane->slot, before, lane->sport);
@@ -101,7 +101,8 @@ static void mrail_move_finish(mrail_lane_t *lane)
     ret = mrail_qp_continue_sending(lane->qp);
     if (ret != 0) {
         lane->move.end_ns = 0;
-        mrail_failover_request(lane, "its source port cannot be changed");
+        mrail_failover_request(lane, "its QP cannot be restarted after a port "
+                                     "change");
     } else if (failed != 0) {
         mrail_move_impossible(lane, failed);
     } else {

@@ -1,6 +1,6 @@
 /*
  * Errors and events of whole rails. Without outages, the engine would discover
- * for each peer separately that a rail carries nothing; docs/failover.md
+ * for each peer separately that a rail carries no traffic; docs/failover.md
  * describes when one begins and ends. Lanes and paths are notified in batches,
  * so that no iteration takes long.
  */
@@ -94,7 +94,7 @@ static MRAIL_CTL void mrail_paths_add_prober(mrail_rail_t *rail,
 }
 
 /* Handles a local port that has gone down or come up. The first peers are
- * notified at once. With many peers, the others follow in batches. */
+ * notified immediately. With many peers, the others follow in batches. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
@@ -183,8 +183,8 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
     mrail_log(__atomic_exchange_n(&rail->failing, 1, __ATOMIC_RELAXED)
                   ? MRAIL_LOG_DEBUG
                   : MRAIL_LOG_WARN,
-              "%s:%u: the rail carries nothing (%s); the other rails take over "
-              "its work",
+              "%s:%u: the rail no longer carries traffic (%s); the other rails "
+              "take over its work",
               rail->attr.device, rail->attr.port, cause);
 }
 

@@ -125,8 +125,9 @@ static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
     if (mrail_seq32_before(peer->am.tx_acked, flush->am_seq)) {
         mrail_am_request_ack(peer);
     }
-    /* If all bytes are posted, the READs can follow them at once, which saves a
-     * round trip. After a failure, mrail_flush_again() requests new ones. */
+    /* If all bytes are posted, the READs can follow them immediately, which
+     * saves a round trip. After a failure, mrail_flush_again() requests new
+     * ones. */
     if (mrail_list_empty(&peer->uncut) && !peer->recovering && !peer->dead &&
         (peer->dirty_mask != 0)) {
         (void)mrail_rma_post_visible(peer, flush, mrail_clock_now());

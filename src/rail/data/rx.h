@@ -31,7 +31,7 @@ void mrail_am_add_pending_ack(mrail_engine_t *engine,
                               mrail_lane_t *lane) MRAIL_DATA;
 
 /* Releases the buffer of a message that took no credit. Such buffers are few
- * and reserved, so it returns to the SRQ at once. */
+ * and reserved, so it returns to the SRQ immediately. */
 void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
 void mrail_rx_free_copy(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;

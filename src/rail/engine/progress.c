@@ -213,8 +213,8 @@ static void mrail_iface_report_failed(mrail_iface_t *iface)
     }
 }
 
-/* Runs ep_failed before the operations fail: an MPI library ends the job at the
- * first failed operation, and the callback reports the reason. */
+/* Runs ep_failed before the operations fail: an MPI library aborts the job at
+ * the first failed operation, and the callback reports the reason. */
 static MRAIL_DATA void mrail_engine_end_peer(mrail_engine_t *engine,
                                              mrail_peer_t *peer)
 {

@@ -1,6 +1,6 @@
 /*
  * Writes the telemetry page: rails, lanes and counters periodically, and events
- * of lanes and paths at once. No error in this file can fail a job.
+ * of lanes and paths immediately. No error in this file can fail a job.
  *
  * Numbers are copied under both locks, because they belong to the progress
  * thread. The copy is written to the file without the data-path lock.

@@ -30,7 +30,7 @@
 #define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
 /* Reserve for one RECALL message. Another one follows only if the lane was used
- * in the meantime. A RETURN needs no reserve, because it takes a buffer of the
+ * meanwhile. A RETURN needs no reserve, because it takes a buffer of the
  * credits that it returns. */
 #define MRAIL_RECALL_RESERVE 1
 #define MRAIL_AM_LANE_RESERVE                                                  \
@@ -113,10 +113,10 @@ static inline int mrail_am_lane_receive(mrail_am_lane_t *am, uint32_t length)
 }
 
 /* Returns 1 if a credit update is due. It is due when half a window, rounded
- * up, is free, so that at most two updates are unread. It is due at once if the
- * peer has only its reserved credits left. The peer may need them to replay a
- * missing message, while messages that wait for it occupy all other credits. It
- * may use them only when the update shows that all earlier messages have
+ * up, is free, so that at most two updates are unread. It is due immediately if
+ * the peer has only its reserved credits left. The peer may need them to replay
+ * a missing message, while messages that wait for it occupy all other credits.
+ * It may use them only when the update shows that all earlier messages have
  * arrived. */
 static inline int mrail_am_lane_update_due(const mrail_am_lane_t *am)
 {

@@ -39,7 +39,7 @@ static const mrail_health_move_t
                     [MRAIL_HEALTH_RAIL_DOWN] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_STALLED] = MOVE(SUSPECT, PROBE, PROBE),
                     [MRAIL_HEALTH_PROGRESS] = STAY(UP),
-                    [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_QP_STUCK] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_PROBE_REPLY] = STAY(UP), /* late */
@@ -51,7 +51,7 @@ static const mrail_health_move_t
                     [MRAIL_HEALTH_RAIL_DOWN] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_STALLED] = STAY(SUSPECT),
                     [MRAIL_HEALTH_PROGRESS] = MOVE(UP, RESUME, OFF),
-                    [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_QP_STUCK] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
@@ -66,7 +66,7 @@ static const mrail_health_move_t
                     [MRAIL_HEALTH_RAIL_DOWN] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_STALLED] = STAY(DOWN),
                     [MRAIL_HEALTH_PROGRESS] = STAY(DOWN),
-                    [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                    [MRAIL_HEALTH_QP_STUCK] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
                     [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
@@ -81,7 +81,7 @@ static const mrail_health_move_t
                     [MRAIL_HEALTH_RAIL_DOWN] = STAY(RETIRED),
                     [MRAIL_HEALTH_PROGRESS] = STAY(RETIRED),
                     [MRAIL_HEALTH_STALLED] = STAY(RETIRED),
-                    [MRAIL_HEALTH_QP_STALLED] = STAY(RETIRED),
+                    [MRAIL_HEALTH_QP_STUCK] = STAY(RETIRED),
                     [MRAIL_HEALTH_CQE_ERROR] =
                         STAY(RETIRED), /* the last requests of the QP return */
                     [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
@@ -246,10 +246,10 @@ const char *mrail_health_event_name(mrail_health_event_t event)
     static const char *const names[MRAIL_HEALTH_EVENTS] = {
         [MRAIL_HEALTH_PORT_DOWN] = "port down",
         [MRAIL_HEALTH_PORT_UP] = "port up",
-        [MRAIL_HEALTH_RAIL_DOWN] = "the rail carries nothing",
+        [MRAIL_HEALTH_RAIL_DOWN] = "the rail carries no traffic",
         [MRAIL_HEALTH_STALLED] = "no completions",
         [MRAIL_HEALTH_PROGRESS] = "completions again",
-        [MRAIL_HEALTH_QP_STALLED] = "no completions, unlike other lanes",
+        [MRAIL_HEALTH_QP_STUCK] = "no completions, unlike other lanes",
         [MRAIL_HEALTH_CQE_ERROR] = "requests failed",
         [MRAIL_HEALTH_CLOSED] = "the peer has closed it",
         [MRAIL_HEALTH_PROBE_REPLY] = "probe answered",

@@ -34,11 +34,11 @@ typedef enum mrail_health_state {
 typedef enum mrail_health_event {
     MRAIL_HEALTH_PORT_DOWN, /* the local port */
     MRAIL_HEALTH_PORT_UP,
-    MRAIL_HEALTH_RAIL_DOWN,   /* the local rail carries nothing: an event of
+    MRAIL_HEALTH_RAIL_DOWN,   /* the local rail has no traffic: an event of
                                * all of its paths */
     MRAIL_HEALTH_STALLED,     /* work is outstanding, and nothing completes */
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */
-    MRAIL_HEALTH_QP_STALLED,  /* nothing completed for a long time, while
+    MRAIL_HEALTH_QP_STUCK,    /* nothing completed for a long time, while
                                * other lanes made progress */
     MRAIL_HEALTH_CQE_ERROR,   /* requests came back with an error */
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
@@ -105,8 +105,8 @@ void mrail_health_probe_sent(mrail_health_t *health,
  * peer. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
 
-/* Lets a retired path wait until its rail is up (PORT_UP), or until
- * mrail_health_expedite(). */
+/* Keeps a retired path from probing until its rail is up (PORT_UP), or until
+ * mrail_health_expedite() is called. */
 void mrail_health_park(mrail_health_t *health);
 
 /* Returns the event for an expired deadline: TIMEOUT or PROBES_EXHAUSTED.

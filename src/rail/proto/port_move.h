@@ -6,8 +6,8 @@
  *
  * Requests have no answers, and may be lost, repeated or overtaken. The sending
  * end therefore carries out each number at most once, and only if it has seen
- * no newer one. It drops a request that it cannot carry out at once, because
- * the reader's measurements assume an immediate move.
+ * no newer one. It drops a request that it cannot carry out immediately,
+ * because the reader's measurements assume an immediate move.
  *
  * Pure: time is an argument. test/property/test_moves.c searches all orders.
  */

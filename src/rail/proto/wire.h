@@ -125,7 +125,7 @@ typedef struct mrail_wire_lane {
                        * send at first; EVICT: 1 if it must not be refused */
     uint8_t src_rail; /* the sender's rail */
     uint8_t dst_rail; /* the receiver's rail */
-    uint8_t max_dest_rd_atomic; /* READs that the sender's QP serves at once */
+    uint8_t max_dest_rd_atomic; /* READs that the sender's QP serves together */
     uint32_t qpn;               /* 24 bits */
     uint32_t psn;               /* 24 bits */
     uint32_t am_seq; /* CONFIRM of a failed lane: number of AMs that arrived

@@ -157,7 +157,7 @@ static MRAIL_BOTH void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
     if ((lane->still >=
          MRAIL_MAX(STALL_STUCK, 2 * mrail_stall_slow_ticks(lane))) &&
         (now_ns <= peer->moved_ns + STALL_FRESH * MRAIL_STALL_TICK)) {
-        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STALLED, now_ns);
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STUCK, now_ns);
     } else if ((lane->still == lane->still_limit) ||
                ((lane->still % STALL_STILL_MAX) == 0)) {
         /* A slow path that answers gets more time after each suspicion. */

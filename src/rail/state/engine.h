@@ -127,7 +127,7 @@ static inline void mrail_ep_report_failed(mrail_ep_t *ep)
 
 /* Returns the result of operations on a failed endpoint. It is -EAGAIN until
  * the error callback has run: the callback reports the reason, and an MPI
- * library ends the job at the first error. */
+ * library aborts the job at the first error. */
 static inline int mrail_ep_error(const mrail_ep_t *ep)
 {
     return ep->failure_reported ? ep->failed : -EAGAIN;

@@ -26,7 +26,8 @@ void mrail_wakeup_signal(mrail_iface_t *iface);
 /* Signals all ifaces that are armed for at least the events of `least`. */
 void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
 
-/* Makes the control thread check its work at once. Any thread may call it. */
+/* Makes the control thread check its work immediately. Any thread may call
+ * it. */
 void mrail_control_thread_wake(mrail_engine_t *engine);
 
 #endif

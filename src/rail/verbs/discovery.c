@@ -385,7 +385,7 @@ static int mrail_discovery_parse(mrail_discovery_t *discovery)
     for (name = strtok_r(discovery->names, ", ", &save); name != NULL;
          name = strtok_r(NULL, ", ", &save)) {
         if (discovery->num_requested == MRAIL_ARRAY_SIZE(discovery->want)) {
-            mrail_error("UCX_MRAIL_DEVICES: more than %zu entries",
+            mrail_error("UCX_MRAIL_DEVICES has more than %zu entries",
                         MRAIL_ARRAY_SIZE(discovery->want));
             return -EINVAL;
         }

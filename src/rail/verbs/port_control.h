@@ -40,20 +40,22 @@ typedef struct mrail_port_control {
 } mrail_port_control_t;
 
 /*
- * Tries `num` ports on a rail, up to MRAIL_PORT_CONTROL_MAX_LANES. Opens and
- * closes the device. Returns 0, -ENODEV if there is no such device, or another
- * -errno if a QP could not be created.
+ * Creates a sample QP on a rail for each of `num` requested source ports, up to
+ * MRAIL_PORT_CONTROL_MAX_LANES, and stores in *control_p which ports the device
+ * used. Opens and closes the device. Returns 0, -ENODEV if there is no such
+ * device, or another -errno if a QP could not be created.
  */
 int mrail_port_control_try(const char *device, unsigned port, int gid_index,
                            const uint8_t gid[16], const uint16_t *requested,
                            unsigned num, mrail_port_control_t *control_p);
 
-/*
- * Changes the source port of a connected QP at once. Returns 0, or -EOPNOTSUPP
- * if the driver has no call for this, in which case the send queue must be
- * drained first. Returns another -errno if the call failed.
- */
 struct ibv_qp;
+
+/*
+ * Changes the source port of a connected QP immediately. Returns 0, or
+ * -EOPNOTSUPP if the driver has no call for this, in which case the send queue
+ * must be drained first. Returns another -errno if the call failed.
+ */
 int mrail_port_control_set(struct ibv_qp *qp, const char *device,
                            uint16_t sport);
 

@@ -20,7 +20,7 @@
 #define MRAIL_UD_GRH 40 /* bytes before every received datagram */
 #define MRAIL_UD_RX 256 /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64  /* send buffers of the control channel */
-/* Number of completions polled at once from the control channel. */
+/* Number of completions in one poll of the control channel. */
 #define MRAIL_UD_BATCH 16
 #define MRAIL_POLL_BATCH 16
 
@@ -31,7 +31,7 @@ typedef enum mrail_flow {
     MRAIL_FLOWS
 } mrail_flow_t;
 
-/* Memory for receive buffers that is allocated and registered at once. */
+/* Memory for receive buffers, allocated and registered in one piece. */
 typedef struct mrail_rx_block {
     struct mrail_rx_block *next;
     struct ibv_mr *mr;
@@ -81,15 +81,15 @@ typedef struct mrail_rail {
      * it. */
     int fatal;
     /* Outages; see conn/rail_error.c. Control lock. */
-    int outage;              /* the rail carries nothing */
+    int outage;              /* the rail carries no traffic */
     mrail_ns_t outage_ns;    /* time at which an outage begins if the port stays
                               * down; 0: the port is up, or there is an
                               * outage */
     unsigned num_retired;    /* paths to different peers retired since anything
                               * last got through */
     mrail_ns_t alive_ns;     /* time when something last got through */
-    mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0: no
-                              * sample since anything last got through */
+    mrail_ns_t sample_ns;    /* time of the last sample of probes; 0 if there
+                              * was none since the rail last carried traffic */
     unsigned num_visited;    /* lanes visited in search of a sample */
     unsigned num_unnotified; /* lanes not yet notified of the outage */
     unsigned num_probers;    /* paths that probe for the end of the outage */
@@ -272,7 +272,7 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
                         struct ibv_ah_attr *ah);
 
 /* Destroys released handles whose datagrams have completed. Datagrams complete
- * in order, so comparing counts suffices. */
+ * in order, so comparing counts is enough. */
 void mrail_rail_free_ahs(mrail_rail_t *rail);
 
 /* ---- Registered memory (alloc.c) ---- */
@@ -362,7 +362,7 @@ int mrail_qp_to_rtr(struct ibv_qp *qp, const mrail_rail_t *rail,
                     const mrail_wire_lane_t *remote, unsigned mtu);
 
 /* Makes the QP ready to send. `reads`: number of READs that the remote QP
- * serves at once. */
+ * serves at the same time. */
 int mrail_qp_to_rts(struct ibv_qp *qp, const mrail_rail_t *rail,
                     const mrail_config_t *config, uint32_t psn, unsigned reads);
 

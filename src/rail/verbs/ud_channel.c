@@ -188,9 +188,9 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 
 /*
  * Resets a control QP that is in the error state. In this state, it would
- * return every posted receive at once, in an endless loop. Some devices treat a
- * datagram longer than the buffer as a QP error, so an external host may be the
- * cause. Datagrams in flight are lost, as UD permits.
+ * return every posted receive immediately, in an endless loop. Some devices
+ * treat a datagram longer than the buffer as a QP error, so an external host
+ * may be the cause. Datagrams in flight are lost, as UD permits.
  */
 static void mrail_rail_ud_restart(mrail_rail_t *rail)
 {

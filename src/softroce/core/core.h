@@ -292,7 +292,7 @@ struct sroce_dev {
     sroce_qp_t **timers; /* binary heap by timer_ns */
     uint32_t num_timers;
     uint32_t max_timers;
-    mrail_ns_t write_delay_ns; /* 0: WRITEs are placed at once */
+    mrail_ns_t write_delay_ns; /* 0: WRITEs are placed immediately */
     sroce_delayed_write_t *delayed_write_head; /* ordered by due_ns */
     sroce_delayed_write_t *delayed_write_tail;
     uint64_t delayed_write_bytes;

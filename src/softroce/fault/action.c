@@ -37,7 +37,7 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
     {"drop_acks", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DROP_ACKS), 1,
      "requests are executed, but no acknowledgement is sent"},
     {"write_delay", "T", SROCE_FAULT_KIND_TIME, BIT(SROCE_FAULT_WRITE_DELAY), 0,
-     "a WRITE is acknowledged at once and becomes visible T later, at most "
+     "a WRITE is acknowledged immediately and becomes visible T later, at most "
      "10s"},
     {"qp_error", "[N]", SROCE_FAULT_KIND_NTH, BIT(SROCE_FAULT_ERROR_QP), 0,
      "all queue pairs, or every N-th, fail with IBV_EVENT_QP_FATAL"},

@@ -222,7 +222,8 @@ static int check_gpu(line_t *line)
     }
     if (step->is_pair && !sroce_fault_is_clear(&step->fault) &&
         !(step->fault.settings & SROCE_FAULT_GPU_LINK_STATES)) {
-        return fail(line, "'%s' is not for a link: it does not take 'peer'",
+        return fail(line,
+                    "'%s' does not apply to links, so it cannot have 'peer'",
                     step->fault.action->name);
     }
     return 0;
@@ -241,7 +242,7 @@ static int check_step(line_t *line)
     }
     if ((step->for_ns != 0) && (sroce_fault_is_once(&step->fault) ||
                                 sroce_fault_is_clear(&step->fault))) {
-        return fail(line, "'%s' cannot be undone: it does not take 'for'",
+        return fail(line, "'%s' cannot be undone, so it cannot have 'for'",
                     step->fault.action->name);
     }
     if ((step->when == SROCE_FAULT_AT_TIME) && (step->every != 0) &&
@@ -261,8 +262,8 @@ static int check_order(line_t *line, const sroce_fault_script_t *script)
         if ((step->when == SROCE_FAULT_AT_TIME) &&
             (before->when == SROCE_FAULT_AT_TIME) && (before->at > step->at)) {
             return fail(line,
-                        "this time is in the past: line %u is later; "
-                        "steps must be in the order of their times",
+                        "steps must be in chronological order: line %u has "
+                        "a later time",
                         before->line);
         }
     }

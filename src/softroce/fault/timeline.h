@@ -69,7 +69,7 @@ mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
                                      mrail_ns_t now_ns);
 /* Returns 1 if a step is waiting for a packet or byte count. */
 int sroce_fault_timeline_counts(const sroce_fault_timeline_t *tl);
-/* Returns 1 if neither time nor traffic can change a setting any more. */
+/* Returns 1 if neither time nor traffic can still change a setting. */
 int sroce_fault_timeline_done(const sroce_fault_timeline_t *tl);
 /* Restores all settings to the values that they had before the script. */
 void sroce_fault_timeline_restore(sroce_fault_timeline_t *tl);

@@ -481,7 +481,7 @@ static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
     }
 }
 
-/* Returns 0 when no process holds the session any more. */
+/* Returns 0 when the last process has left the session. */
 static int sroce_daemon_poll(sroce_daemon_t *daemon)
 {
     int grace_ms = sroce_daemon_grace(daemon), timeout_ms, n;

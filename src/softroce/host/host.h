@@ -346,7 +346,7 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* Takes credit for n <= `num` packets of `seg_bytes` to a process of the
  * session, and returns n. The amount is the sroce_host_credit() of a run of n
- * packets, which suffices for any part of that run. The slot records it as
+ * packets, which is enough for any part of that run. The slot records it as
  * unsent until it is committed or returned. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,

@@ -6,8 +6,8 @@
  *
  * Each context counts the application's calls, and the control thread reads the
  * counts every millisecond as long as any of them changes. It adds the receive
- * sockets of idle contexts to its epoll set and reads them at once. If no count
- * changes, it sleeps until a packet arrives or a protocol timer expires.
+ * sockets of idle contexts to its epoll set and reads them immediately. If no
+ * count changes, it sleeps until a packet arrives or a protocol timer expires.
  */
 #include "config.h"
 #include "softroce/host/host.h"

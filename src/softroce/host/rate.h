@@ -48,7 +48,7 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
     return at_ns;
 }
 
-/* Returns 1 if a small packet can leave at once. */
+/* Returns 1 if a small packet can leave immediately. */
 static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
                                          mrail_ns_t now_ns)
 {
