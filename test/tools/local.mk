@@ -10,7 +10,8 @@ TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/distributed.sh \
     test/tools/node.xml test/tools/plan_check.py test/tools/test_bench_tools.py \
-    test/tools/test_bench_figures.py test/tools/test_bench_paths.py \
+    test/tools/test_bench_figures.py test/tools/test_bench_gpu.py \
+    test/tools/test_bench_paths.py \
     test/tools/bench_lines.py test/tools/exporter_http.py \
     test/tools/exporter-time.sh test/tools/exporter_time.py \
     test/tools/exporter_docs.py test/tools/prometheus.py test/tools/tap.py \

@@ -161,6 +161,13 @@ class Areas(unittest.TestCase):
         self.assertEqual([case.title for case in cases[1:5:3]],
                          ['evenly', '0.5 to rank 0'])
 
+    def test_patterns(self):
+        """alltoallv: the bound is that of the exchange that is measured"""
+        self.assertEqual([exchange_areas.pattern_of(case) for case
+                          in exchange_areas.cases((0, 0.5), ('4m',))], [
+            'uniform:size=4m', 'hotspot:fraction=0.5,to=shift,size=4m',
+            'hotspot:fraction=0.5,to=single,size=4m'])
+
     def test_better(self):
         """alltoallv: the baseline is the algorithm with the higher median"""
         with tempfile.TemporaryDirectory() as folder:
@@ -245,7 +252,7 @@ class Areas(unittest.TestCase):
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'multirail', 'orchestrator', 'osu',
+            'alltoallv', 'failover', 'gpu', 'multirail', 'orchestrator', 'osu',
             'overhead', 'p2p', 'paths', 'planner', 'readme', 'scale', 'softroce', 'vm',
             'window'])
         for name in set(cli.AREAS) - {'readme'}:
