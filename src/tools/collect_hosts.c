@@ -378,7 +378,7 @@ static int has_more(const collect_host_t *host)
 }
 
 /* Returns 1 if a host can send a process of mean size more than before. */
-static int is_worth_it(const collect_host_t *host, uint64_t share)
+static int has_more(const collect_host_t *host, uint64_t share)
 {
     uint64_t used = collect_tar_files(host);
 
@@ -417,7 +417,7 @@ static void visit_again(const collect_hosts_t *config, const visit_t *visits,
 static void share_rest(const collect_hosts_t *config,
                        collect_manifest_t *manifest)
 {
-    unsigned num = manifest->num_hosts, count = 0, worth = 0;
+    unsigned num = manifest->num_hosts, count = 0, num_again = 0;
     visit_t *visits = allocate(config, num, sizeof(*visits));
     uint64_t *needs = allocate(config, num, sizeof(*needs));
     uint64_t *shares = allocate(config, num, sizeof(*shares));
@@ -435,12 +435,12 @@ static void share_rest(const collect_hosts_t *config,
     }
     collect_share(needs, shares, count, left);
     for (unsigned i = 0; i < count; ++i) {
-        if (is_worth_it(visits[i].host, shares[i])) {
-            visits[worth++] = (visit_t){visits[i].host, shares[i]};
+        if (has_more(visits[i].host, shares[i])) {
+            visits[num_again++] = (visit_t){visits[i].host, shares[i]};
         }
     }
-    if (worth > 0) {
-        visit_again(config, visits, worth);
+    if (num_again > 0) {
+        visit_again(config, visits, num_again);
     }
     free(shares);
     free(needs);

@@ -1,4 +1,4 @@
-/* What a report says about an archive of mrail collect. */
+/* The statements of a report about an archive of mrail collect. */
 #include "config.h"
 #include "tools/report_files.h"
 

@@ -410,8 +410,7 @@ print(*[host["left_out"] for host in json.load(sys.stdin)["hosts"]
         if host["name"] == sys.argv[1]])' "$2"
 }
 
-# What other hosts leave of the size is not wasted: the host with many processes
-# gets as much as if it were alone.
+# Hosts with many processes use the part of the size that other hosts do not need.
 gather alone 0 'killed: [0-9]+ processes were left out' --max-size 4m killed
 alone=$(left_out "$tmp/alone.tar.gz" killed)
 gather shared 1 'host gone is missing' --max-size 4m killed empty gone

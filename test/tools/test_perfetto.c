@@ -798,7 +798,7 @@ static void test_overlapping_forecasts(void **state)
     assert_int_equal(count("2:'plans of MPI_COMM_WORLD' "), TRACE_PLAN_SLOTS);
 }
 
-/* Whatever the file and the calls contain, each slice has an end. */
+/* Each slice has an end, for all contents of the file and all calls. */
 static void test_random_forecasts(void **state)
 {
     mrail_rng_t rng;
