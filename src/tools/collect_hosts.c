@@ -378,7 +378,7 @@ static int has_more(const collect_host_t *host)
 }
 
 /* Returns 1 if a host can send a process of mean size more than before. */
-static int has_more(const collect_host_t *host, uint64_t share)
+static int gets_more(const collect_host_t *host, uint64_t share)
 {
     uint64_t used = collect_tar_files(host);
 
@@ -435,7 +435,7 @@ static void share_rest(const collect_hosts_t *config,
     }
     collect_share(needs, shares, count, left);
     for (unsigned i = 0; i < count; ++i) {
-        if (has_more(visits[i].host, shares[i])) {
+        if (gets_more(visits[i].host, shares[i])) {
             visits[num_again++] = (visit_t){visits[i].host, shares[i]};
         }
     }
