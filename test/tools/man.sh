@@ -191,7 +191,7 @@ words_of()
 
 echo unknown >"$tmp/unknown"
 "$build/mrail-plan" --pattern uniform --topo "$tmp/unknown" 2>&1 |
-    words_of 'is not a statement:' >"$tmp/words"
+    words_of 'is not a statement; expected one of:' >"$tmp/words"
 at_least 'the statements of a topology' 11 "$tmp/words"
 in_page mrail-topology.5 <"$tmp/words" >"$tmp/findings"
 none 'mrail-topology.5 has every statement'

@@ -102,7 +102,7 @@ class Runs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             script = 'sleep 60 & echo $!; wait'
-            with self.assertRaisesRegex(ValueError, 'no end after 1 s'):
+            with self.assertRaisesRegex(ValueError, 'still running after 1 s'):
                 bench.run(['sh', '-c', script], limit_s=1)
             child = int(bench.text('out'))
         # A zombie counts as ended.
@@ -278,7 +278,7 @@ class Command(unittest.TestCase):
     def test_usage(self):
         """contrib/bench: a wrong argument causes status 2 and a message"""
         for arguments, why in (
-                (('--runs', '4'), 'at least 5'), (('--runs', 'x'), 'not a number'),
+                (('--runs', '4'), 'at least 5'), (('--runs', 'x'), 'expected a number'),
                 (('--runs',), '--runs'), (('nowhere',), "'nowhere'"),
                 (('--nothing',), '--nothing'), (('--check',), '--render'),
                 (('--render', 'p2p'), 'no area'),
