@@ -281,7 +281,7 @@ class Command(unittest.TestCase):
                 (('--runs', '4'), 'at least 5'), (('--runs', 'x'), 'expected a number'),
                 (('--runs',), '--runs'), (('nowhere',), "'nowhere'"),
                 (('--nothing',), '--nothing'), (('--check',), '--render'),
-                (('--render', 'p2p'), 'no area'),
+                (('--render', 'p2p'), 'cannot be given with areas'),
                 (('--render', '--record'), 'does not measure'),
                 (('--quick', '--record', 'osu'), '--quick'),
                 (('--against',), '--against'),

@@ -333,9 +333,9 @@ static void test_no_common_rail(void **state)
     compare(topo, demands, 1);
     assert_arm(PLAN_ARM_DIRECT, 12 * MS, 0, 0);
     assert_arm(PLAN_ARM_PAIRWISE, 12 * MS, 0, 1);
-    assert_not_served(PLAN_ARM_RAILS, "rank 0 to rank 3: no common rail");
-    assert_not_served(PLAN_ARM_FAST, "rank 0 to rank 3: no common rail");
-    assert_not_served(PLAN_ARM_NIMBLE, "rank 0 to rank 3: no common rail");
+    assert_not_served(PLAN_ARM_RAILS, "rank 0 and rank 3 have no common rail");
+    assert_not_served(PLAN_ARM_FAST, "rank 0 and rank 3 have no common rail");
+    assert_not_served(PLAN_ARM_NIMBLE, "rank 0 and rank 3 have no common rail");
 }
 
 static void test_hairpin(void **state)
