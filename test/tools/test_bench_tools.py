@@ -287,7 +287,7 @@ class Command(unittest.TestCase):
                 (('--against',), '--against'),
                 (('--against', 'HEAD', '--runs', '5'), 'at least 6'),
                 (('--against', 'HEAD', 'window'), "'window'"),
-                (('--against', 'HEAD', '--record'), 'does not record'),
+                (('--against', 'HEAD', '--record'), 'cannot be combined with --record'),
                 (('--against', 'no-such-commit'), "'no-such-commit'")):
             done = command(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
