@@ -21,12 +21,12 @@
 #define MRAIL_CUDA_RELAY_IDLE_NS (10 * MRAIL_NS_PER_MS)
 
 /* As mrail_cuda_relay_create(). Copy engines still execute the copies that the
- * kernel cannot: all of them if the driver refuses the kernel, and those of
+ * kernel cannot: all of them if the driver rejects the kernel, and those of
  * memory that the primary context of the device cannot access. */
 int mrail_cuda_relay_kernel_create(const mrail_cuda_t *cuda, int ordinal,
                                    mrail_relay_memory_t **memory_p);
 
-/* Returns 1 if the driver accepted the kernel. Valid after import(). */
+/* Returns 1 if the driver has loaded the kernel. Valid after import(). */
 int mrail_cuda_relay_kernel_is_used(const mrail_relay_memory_t *memory);
 
 #endif

@@ -57,7 +57,7 @@ typedef struct mrail_acl {
     mrail_acl_failure_t failure;
     /* prefix of list and map names, such as "udf" */
     const char *name;
-    const char *const *ingress; /* ports to which the rules apply */
+    const char *const *ingress; /* ports on which the rules apply */
     /* if 0, the writer emits a placeholder line */
     unsigned num_ingress;
     /* IPv4 prefixes such as "10.0.0.0/24" that the switch reaches without its

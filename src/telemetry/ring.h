@@ -173,8 +173,7 @@ int mrail_ring_reader_init(mrail_ring_reader_t *reader,
 /* Skips all records before `head`. They do not count as missed. */
 void mrail_ring_skip(mrail_ring_reader_t *reader, uint64_t head);
 
-/* The records to copy: `count` records starting at `place`, without
- * wrap-around. */
+/* The records to copy: `count` contiguous records starting at slot `place`. */
 typedef struct mrail_ring_span {
     uint64_t first; /* number of the first record */
     uint32_t place;

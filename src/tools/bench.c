@@ -240,7 +240,7 @@ static const mrail_option_t bench_options[] = {
     {"--tokens", "LIST",
      "total tokens of all ranks, written like --sizes (2k,8k)",
      MRAIL_OPTION_TEXT, FIELD(tokens), 0, 0, NULL},
-    {"--hidden", "N", "elements of 2 bytes in a token (4096)",
+    {"--hidden", "N", "2-byte elements per token (4096)",
      MRAIL_OPTION_UNSIGNED, OPTION(hidden), 1, MAX_COUNT, NULL},
     {"--experts", "N",
      "number of experts, a multiple of the number of ranks (one per rank)",

@@ -146,7 +146,7 @@ _Noreturn static void fail_none(const command_line_t *line, unsigned failed,
                                 unsigned num_hosts)
 {
     if (failed == num_hosts) {
-        mrail_tool_fail(COMMAND, "no host gave an answer");
+        mrail_tool_fail(COMMAND, "no host responded");
     }
     mrail_tool_fail(COMMAND,
                     "no process %s%s left telemetry on %s; it must run with "
@@ -228,8 +228,8 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_CALL, 0, 0,
      0, take_job},
     {"--max-size", "SIZE",
-     "size of the archive before compression, up to 4G (256M); hosts with much "
-     "telemetry share what others leave",
+     "size of the archive before compression, up to 4G (256M); hosts with a lot "
+     "of telemetry can use space that other hosts leave unused",
      MRAIL_OPTION_SIZE, FIELD(max_size), 1, COLLECT_MAX_SIZE, NULL},
     {"--sample", "TIME",
      "time between the two samples of running processes, 0.1 to 60 seconds "
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
     }
     if (!collect_tar_is_built()) {
         mrail_tool_fail(COMMAND, "this build has no libarchive; install "
-                                 "libarchive-dev and build mrail again");
+                                 "libarchive-dev and rebuild mrail");
     }
     if (line.hosts.ssh[strspn(line.hosts.ssh, " ")] == '\0') {
         mrail_tool_usage(COMMAND, "--ssh '': expected a command");

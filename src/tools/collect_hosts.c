@@ -112,11 +112,11 @@ static int await_hello(collect_channel_t *channel, collect_host_t *host)
         }
         if ((mrail_number_uint(line + length, COLLECT_PROTOCOL,
                                COLLECT_PROTOCOL, &version) != 0)) {
-            return fail(host, "it runs another version of mrail: %.200s", line);
+            return fail(host, "it runs a different version of mrail: %.200s", line);
         }
         return 1;
     }
-    return fail(host, "it prints too many lines before those of mrail");
+    return fail(host, "too many lines of output before those of mrail");
 }
 
 static int await_ready(collect_channel_t *channel, collect_host_t *host)
@@ -132,7 +132,7 @@ static int await_ready(collect_channel_t *channel, collect_host_t *host)
     }
     return (strcmp(line, "ready") == 0)
                ? 1
-               : fail(host, "its answer is not valid: %.200s", line);
+               : fail(host, "invalid response: %.200s", line);
 }
 
 /* The own times are those of CLOCK_MONOTONIC, moved to CLOCK_REALTIME, so that
@@ -155,7 +155,7 @@ static int exchange(collect_channel_t *channel, collect_host_t *host,
     if ((strncmp(line, "time ", 5) != 0) ||
         (mrail_number_uint(line + 5, 0, COLLECT_CLOCK_MAX, &stamp->remote) !=
          0)) {
-        return fail(host, "its answer is not valid: %.200s", line);
+        return fail(host, "invalid response: %.200s", line);
     }
     return 1;
 }
@@ -215,12 +215,12 @@ static int receive(collect_channel_t *channel, uint64_t max_size,
     }
     ret = collect_reader_open(read_channel, channel, max_size, &reader, error);
     if (ret != 0) {
-        return fail(host, "its answer: %.200s", error);
+        return fail(host, "response: %.200s", error);
     }
     manifest = collect_reader_manifest(reader);
     if (manifest->num_hosts != 1) {
         collect_reader_close(reader);
-        return fail(host, "its answer does not have one host");
+        return fail(host, "the response does not contain exactly one host");
     }
     while ((ret = collect_reader_next(reader, &item, error)) == 1) {
         manifest->hosts[0].files[item.file].data = item.data;
@@ -229,7 +229,7 @@ static int receive(collect_channel_t *channel, uint64_t max_size,
         take_host(host, &manifest->hosts[0]);
     }
     collect_reader_close(reader);
-    return (ret == 0) ? 1 : fail(host, "its answer: %.200s", error);
+    return (ret == 0) ? 1 : fail(host, "response: %.200s", error);
 }
 
 /* Returns 1, or the reason as in fail(). */
@@ -255,14 +255,14 @@ static void explain(const collect_hosts_t *config, collect_host_t *host,
     const char *program = config->srun ? "srun" : "ssh";
 
     if (ret == -ETIMEDOUT) {
-        snprintf(host->error, sizeof(host->error), "it gave no answer for %g s",
+        snprintf(host->error, sizeof(host->error), "no response for %g s",
                  (double)config->timeout_ns / 1e9);
     } else if (channel->said[0] != '\0') {
-        snprintf(host->error, sizeof(host->error),
-                 "it cannot be reached: %.200s", channel->said);
+        snprintf(host->error, sizeof(host->error), "cannot be reached: %.200s",
+                 channel->said);
     } else {
         snprintf(host->error, sizeof(host->error),
-                 "it cannot be reached: %s ended with status %d", program,
+                 "cannot be reached: %s exited with status %d", program,
                  status);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * The manifest of an archive of mrail collect: which hosts, processes and files
+ * The manifest of a mrail collect archive: which hosts, processes and files
  * the archive has, and how the clocks of the hosts differ. It is the first file
  * of an archive, "manifest.json"; mrail-archive(5) describes it.
  *

@@ -145,7 +145,8 @@ static int write_file(const opening_t *opening, const char *path,
     if ((fd < 0) || (done < size)) {
         mrail_tool_fail(
             opening->command, "cannot unpack %s to %s: %s", opening->path, path,
-            (errno == EEXIST) ? "it has a file twice" : strerror(errno));
+            (errno == EEXIST) ? "duplicate file in the archive"
+                              : strerror(errno));
     }
     return fd;
 }
@@ -302,7 +303,7 @@ static void unpack_all(opening_t *opening, collect_reader_t *reader)
     } else if (ret != 0) {
         mrail_tool_fail(opening->command, "%s: %s", opening->path, error);
     } else if (opening->unpacked == 0) {
-        mrail_tool_fail(opening->command, "%s: it contains no telemetry",
+        mrail_tool_fail(opening->command, "%s: no telemetry in this archive",
                         opening->path);
     }
 }
@@ -334,7 +335,7 @@ static collect_reader_t *open_reader(const opening_t *opening, int *fd)
     if (!collect_tar_is_built()) {
         mrail_tool_fail(opening->command,
                         "--archive: this build has no libarchive; install "
-                        "libarchive-dev and build mrail again");
+                        "libarchive-dev and rebuild mrail");
     }
     if (*fd < 0) {
         mrail_tool_fail(opening->command, "%s: %s", opening->path,

@@ -102,8 +102,7 @@ static int serve(exporter_t *exporter, exporter_listen_t *address)
     if (!exporter_http_is_built()) {
         mrail_tool_fail(COMMAND,
                         "this build has no HTTP server; install "
-                        "libmicrohttpd-dev and build mrail again, or use "
-                        "--print");
+                        "libmicrohttpd-dev and rebuild mrail, or use --print");
     }
     /* Report an invalid directory now, not at the first scrape. */
     ret = mrail_page_each(exporter->dir, NULL, NULL);

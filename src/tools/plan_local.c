@@ -169,7 +169,7 @@ static void write_ranks(machine_t *machine, FILE *stream)
         }
     }
     if (num == 0) {
-        fprintf(stream, "ranks * %u single-rail # no GPU: one for each rail\n",
+        fprintf(stream, "ranks * %u single-rail # no GPU found: one rank per rail\n",
                 machine->num_rails);
         return;
     }

@@ -258,7 +258,7 @@ static const mrail_option_t options[] = {
      "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
-    {"--archive", "FILE", "report on a job in an archive of mrail collect",
+    {"--archive", "FILE", "report on a job from a mrail collect archive",
      MRAIL_OPTION_TEXT, FIELD(file), 0, 0, NULL},
     {.names = NULL}};
 

@@ -343,7 +343,7 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     if ((ret == -EDQUOT) && peer->based) {
         mrail_ctl_no_room(peer, slot);
     } else if (ret != 0) {
-        mrail_ctl_refused(peer, slot, "this process cannot provide a QP");
+        mrail_ctl_refused(peer, slot, "could not create a QP");
     }
     return MRAIL_NS_NEVER;
 }

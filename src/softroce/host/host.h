@@ -379,8 +379,8 @@ mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- progress.c ---- */
-/* Receives, serves the timers and transmits. ctx->lock is held. Returns the
- * number of batches received. */
+/* Receives packets, runs expired timers, and transmits. ctx->lock is held.
+ * Returns the number of socket messages received. */
 unsigned sroce_progress(sroce_host_ctx_t *ctx);
 int sroce_control_start(void); /* proc->lock is held; later calls do nothing */
 void sroce_control_wake(void);
