@@ -102,7 +102,7 @@ typedef struct mrail_ring {
     uint64_t mask; /* num_records - 1 */
 } mrail_ring_t;
 
-/* Returns the words of the record at index `place`. */
+/* Returns the words of the record in slot `place`. */
 static inline uint64_t *mrail_ring_words(mrail_ring_header_t *header,
                                          uint64_t place)
 {

@@ -48,8 +48,8 @@ static const mrail_option_t table[] = {
      "ports of the uplinks: swp51,swp52 or swp[51-52]", MRAIL_OPTION_TEXT,
      FIELD(uplink_ports), 0, 0, NULL},
     {"--ports", "LIST",
-     "ports on which to apply the rules: the host-facing ports of a leaf, or the "
-     "leaf-facing ports of a spine",
+     "ports on which to apply the rules: the host-facing ports of a leaf, or "
+     "the leaf-facing ports of a spine",
      MRAIL_OPTION_TEXT, FIELD(ports), 0, 0, NULL},
     {"--local", "LIST",
      "prefixes below this switch, such as 10.0.0.0/24; packets to them use no "

@@ -228,8 +228,8 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_CALL, 0, 0,
      0, take_job},
     {"--max-size", "SIZE",
-     "size of the archive before compression, up to 4G (256M); hosts with a lot "
-     "of telemetry can use space that other hosts leave unused",
+     "size of the archive before compression, up to 4G (256M); hosts with a "
+     "lot of telemetry can use space that other hosts leave unused",
      MRAIL_OPTION_SIZE, FIELD(max_size), 1, COLLECT_MAX_SIZE, NULL},
     {"--sample", "TIME",
      "time between the two samples of running processes, 0.1 to 60 seconds "
@@ -246,7 +246,7 @@ static const mrail_option_t options[] = {
      MRAIL_OPTION_TEXT, FIELD(hosts.ssh), 0, 0, NULL},
     {"--srun", NULL, "use srun in the current Slurm job instead of ssh",
      MRAIL_OPTION_FLAG, FIELD(hosts.srun), 0, 0, NULL},
-    {"--remote", "PATH", "the program mrail on the hosts (this one)",
+    {"--remote", "PATH", "path of mrail on the hosts (path of this mrail)",
      MRAIL_OPTION_TEXT, FIELD(remote), 0, 0, NULL},
     {"--parallel", "N", "number of hosts at a time, 1 to 256 (16)",
      MRAIL_OPTION_UNSIGNED, FIELD(hosts.parallel), 1, 256, NULL},

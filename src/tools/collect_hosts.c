@@ -112,7 +112,8 @@ static int await_hello(collect_channel_t *channel, collect_host_t *host)
         }
         if ((mrail_number_uint(line + length, COLLECT_PROTOCOL,
                                COLLECT_PROTOCOL, &version) != 0)) {
-            return fail(host, "it runs a different version of mrail: %.200s", line);
+            return fail(host, "it runs a different version of mrail: %.200s",
+                        line);
         }
         return 1;
     }

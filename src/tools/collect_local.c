@@ -74,7 +74,7 @@ static int open_own(const gathering_t *gathering, const char *path,
     int fd = mrail_tele_file_open(path, st);
 
     if (fd < 0) {
-        /* ENOENT: the process has ended. */
+        /* ENOENT: the process has exited. */
         gathering->host->foreign += errno == EACCES;
         gathering->host->refused += (errno == ELOOP) || (errno == ENXIO);
         return -1;
@@ -289,7 +289,7 @@ static void take_group(gathering_t *gathering, group_t *group,
     size = collect_tar_files(&files) + collect_tar_files(&group->earlier);
     gathering->host->needed += (files.num_files > 0) ? size : 0;
     if (files.num_files == 0) {
-        /* The process has ended normally. */
+        /* The process has exited normally. */
     } else if ((size > gathering->left) ||
                (gathering->host->num_files + files.num_files +
                     group->earlier.num_files >

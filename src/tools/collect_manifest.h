@@ -25,7 +25,7 @@
 #define COLLECT_MAX_SIZE (UINT64_C(1) << 32) /* bytes of all files */
 #define COLLECT_MAX_NEEDED (UINT64_C(1) << 53)
 
-#define COLLECT_NAME 72      /* room for the name of a host */
+#define COLLECT_NAME 72      /* size of a host name */
 #define COLLECT_FILE_NAME 96 /* room for the name of a file in its host */
 #define COLLECT_ERROR 256    /* room for a message */
 #define COLLECT_JOB 48
@@ -99,7 +99,7 @@ collect_process_t *collect_host_add_process(collect_host_t *host);
 int collect_file_parse(const char *text, mrail_tele_name_t *name,
                        int *is_earlier_p);
 
-/* Returns 1 if a text can be the name of a host: letters, digits and ".-_:@[]",
+/* Returns 1 if a text can be a host name: letters, digits and ".-_:@[]",
  * but no '-' or '.' in front. Such a name can be a directory, and is no option
  * of ssh or srun. */
 int collect_is_host_name(const char *text);

@@ -143,15 +143,15 @@ static int write_file(const opening_t *opening, const char *path,
         done += (size_t)ret;
     }
     if ((fd < 0) || (done < size)) {
-        mrail_tool_fail(
-            opening->command, "cannot unpack %s to %s: %s", opening->path, path,
-            (errno == EEXIST) ? "duplicate file in the archive"
-                              : strerror(errno));
+        mrail_tool_fail(opening->command, "cannot unpack %s to %s: %s",
+                        opening->path, path,
+                        (errno == EEXIST) ? "duplicate file in the archive"
+                                          : strerror(errno));
     }
     return fd;
 }
 
-/* Keeps the lock of a running process until this process ends. */
+/* Holds a lock, as a running process would, until this process exits. */
 static void hold_file(const opening_t *opening, int fd)
 {
     struct rlimit limit;

@@ -35,7 +35,7 @@ collect_view_t *collect_view_open(const char *command, const char *path);
 /* Removes the directory immediately. `view` may be NULL. */
 void collect_view_close(collect_view_t *view);
 
-/* Returns the process of a host, or NULL if it was not running. */
+/* Returns a process on a host, or NULL if it was not running. */
 const collect_process_t *collect_view_process(const collect_view_t *view,
                                               int host, unsigned pid);
 

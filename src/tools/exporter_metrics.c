@@ -329,7 +329,7 @@ const exporter_metric_t exporter_metrics[] = {
     COUNT("am_duplicate", "messages_duplicate",
           "Active messages that arrived twice and were dropped."),
     COUNT("am_replayed", "messages_replayed",
-          "Active messages sent again after a lane failed."),
+          "Active messages retransmitted after a lane failed."),
     COUNT("acks_sent", "acknowledgements_sent",
           "Acknowledgements sent as separate messages."),
     COUNT("put_bytes", "put_bytes", "Bytes of completed PUTs."),

@@ -3,8 +3,8 @@
  *
  *   report.c         options, the loop
  *   report_files.c   the telemetry files of the job
- *   report_rings.c   records of processes that do not change any more
- *   report_archive.c an archive of mrail collect
+ *   report_rings.c   records of processes that have exited, or of an archive
+ *   report_archive.c a mrail collect archive
  *   report_env.c     parameters, from the environment of a rank
  *   report_model.c   collects the samples of a job
  *   report_events.c  the events of its processes
@@ -113,14 +113,14 @@ typedef struct report_param {
 #define REPORT_PLANS 64u
 
 typedef enum report_end {
-    REPORT_BY_JOB,    /* its processes have ended */
+    REPORT_BY_JOB,    /* its processes have exited */
     REPORT_BY_TIME,   /* --time */
     REPORT_BY_SIGNAL, /* SIGINT or SIGTERM */
     REPORT_NOT_LIVE,  /* they had ended before the recording */
     REPORT_OF_ARCHIVE /* the files are those of an archive */
 } report_end_t;
 
-/* An archive of mrail collect, from which the report is made. */
+/* The mrail collect archive that the report is based on. */
 typedef struct report_archive {
     uint64_t time_ns;  /* when it was collected */
     uint64_t bound_ns; /* the largest bound of the error of a host's clock */
@@ -182,7 +182,7 @@ int report_calls(report_process_t *process, const mrail_calls_t *calls);
 void report_earlier(report_model_t *model, report_process_t *process,
                     const mrail_page_t *earlier);
 
-/* Adds a record of a process that has ended, or of an archive. `offset_ns` is
+/* Adds a record of a process that has exited, or of an archive. `offset_ns` is
  * CLOCK_REALTIME minus the clock of the record. */
 void report_record(report_model_t *model, report_process_t *process,
                    const mrail_ring_record_t *record, uint64_t offset_ns);
@@ -231,7 +231,7 @@ int report_rail_index(const report_rails_t *rails, const char *name);
 const report_comm_t *report_comm_of(const report_process_t *process,
                                     uint64_t id);
 
-/* Returns the name of the host of a process in an archive, or NULL. */
+/* Returns the host name of a process in an archive, or NULL. */
 static inline const char *report_host_of(const report_model_t *model,
                                          const report_process_t *process)
 {

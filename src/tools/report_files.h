@@ -13,7 +13,7 @@
  * removed them. */
 typedef struct report_file {
     char path[MRAIL_TELE_PATH];
-    int fd;       /* -1: the process has ended, and its last page was read */
+    int fd;       /* -1: the process has exited; its last page was read */
     int calls_fd; /* the file of its MPI calls; -1: none */
     int plans_fd; /* the file of its forecasts; -1: none */
     report_process_t *process;
@@ -23,8 +23,8 @@ typedef struct report_files {
     const char *dir;
     const char *source;         /* the directory or archive, for messages */
     const collect_view_t *view; /* the archive; NULL: this machine */
-    /* 1: the files are those of an archive, or of processes that have ended, so
-     * one look suffices, and no file stays open. */
+    /* 1: the files come from an archive or from processes that have exited, so
+     * they are read once, and no file stays open. */
     int is_still;
     char job[48];
     report_model_t *model;

@@ -1,4 +1,4 @@
-/* Bandwidth over time of processes whose files do not change any more. */
+/* Bandwidth over time of processes whose files no longer change. */
 #include "config.h"
 #include "tools/report_files.h"
 

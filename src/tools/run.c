@@ -24,7 +24,7 @@
 #define COMMAND "run"
 /* same as in lab_command.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
-/* maximum length of the text after "run-" in the name of a session */
+/* maximum length of the text after "run-" in a session name */
 #define JOB_NAME_MAX 36u
 /* shared by all jobs of a lab */
 #define MRAIL_LAB_SESSION "lab"
@@ -297,7 +297,7 @@ static void check_rank(run_t *run, const mrail_launch_t *launch)
     }
 }
 
-/* Determines the name of a session that all ranks of the job share. */
+/* Chooses a session name that all ranks of the job share. */
 static void name_session(run_t *run, const mrail_launch_t *launch)
 {
     char *c = run->session;

@@ -61,11 +61,11 @@ static const mrail_option_t table[] = {
     {"--seed", "N", "seed of the first run (1)", MRAIL_OPTION_UINT64,
      FIELD(seed), 0, UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
-     "let a link fail permanently at this time; NODE:N is uplink N (from 0) of "
-     "a node, such as l1:3@50ms",
+     "fail a link permanently at this time; NODE:N is uplink N (from 0) of a "
+     "node, such as l1:3@50ms",
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
-     "let the port rules of a failed uplink drop packets, so that lanes fail "
+     "make the port rules of a failed uplink drop packets, so that lanes fail "
      "over; otherwise packets of dnlb and plan fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
     {"--stagger", "TIME",

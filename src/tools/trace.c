@@ -104,7 +104,7 @@ static void show(const trace_t *trace, const trace_process_t *processes,
     fflush(stdout);
 }
 
-/* Starts the next interval. Closes the ring of a process that has ended. */
+/* Starts the next interval. Closes the ring of a process that has exited. */
 static void restart_source(trace_source_t *source, int alive)
 {
     trace_table_clear(&source->table);
@@ -201,7 +201,7 @@ static const mrail_option_t options[] = {
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(sources.dir), 0, 0, NULL},
-    {"--archive", "FILE", "the records in an archive of mrail collect",
+    {"--archive", "FILE", "trace the records in a mrail collect archive",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {.names = NULL}};
 

@@ -27,7 +27,7 @@ static uint64_t add_track(trace_calls_t *calls, const char *name, int order)
 
 /* ---- collectives ---- */
 
-/* Prepares the place for another communicator. */
+/* Prepares the slot for another communicator. */
 static void start_comm(trace_calls_t *calls, trace_comm_t *shown,
                        const mrail_calls_comm_t *comm)
 {

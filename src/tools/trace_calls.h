@@ -6,8 +6,8 @@
 #include "telemetry/calls.h"
 #include "tools/perfetto.h"
 
-/* The order of the track of the communicator at `place`, below the process. The
- * next number is free for its plans. */
+/* Returns the position, below the process, of the track of the communicator in
+ * slot `place`. The next position is for the track of its plans. */
 static inline int trace_calls_order(unsigned place)
 {
     return 2 * (int)place;

@@ -225,7 +225,7 @@ static void take_record(void *arg, trace_source_t *source,
     }
 }
 
-/* Returns the time by the clock of the process's records. */
+/* Returns the time on the clock of the process's records. */
 static uint64_t now_of(const trace_sources_t *sources,
                        const trace_source_t *source)
 {

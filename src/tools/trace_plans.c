@@ -272,7 +272,7 @@ static void show(trace_plans_t *plans, trace_plan_t *plan, const use_t *use)
     }
 }
 
-/* Shows the forecast of a place, unless its collective may still end. */
+/* Shows the forecast in a slot, unless its collective may still end. */
 static void settle(trace_plans_t *plans, trace_plan_t *plan,
                    const mrail_calls_t *calls, int is_end)
 {
@@ -317,7 +317,7 @@ static void add_comm(trace_plans_t *plans, trace_plan_t *plan,
     settle(plans, plan, calls, 1);
     plans->missed += count_missed(plans, plan, comm);
     if (comm->earlier != plan->earlier) {
-        plan->num_tracks = 0; /* another communicator has the place */
+        plan->num_tracks = 0; /* another communicator uses the slot */
     }
     plan->begun = comm->begun;
     plan->earlier = comm->earlier;

@@ -28,10 +28,10 @@ typedef struct trace_forecast {
     char name[64]; /* of the communicator */
 } trace_forecast_t;
 
-/* A place of the file. */
+/* A slot of the file. */
 typedef struct trace_plan {
-    uint64_t begun;   /* as in the forecast that was taken last */
-    uint32_t earlier; /* the same; it identifies the communicator */
+    uint64_t begun;   /* of the last forecast that was read */
+    uint32_t earlier; /* likewise; identifies the communicator */
     int is_waiting;   /* 1: the collective of `forecast` has not ended */
     trace_forecast_t forecast;
     uint64_t tracks[TRACE_PLAN_SLOTS];

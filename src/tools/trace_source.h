@@ -23,7 +23,7 @@ typedef struct trace_source {
     uint64_t id;           /* by which its peers know the process */
     const char *host;      /* in an archive; NULL: this machine */
     mrail_page_t *page;    /* the last copy */
-    mrail_follow_t follow; /* fd is -1 after the process has ended */
+    mrail_follow_t follow; /* fd is -1 after the process has exited */
     int has_past;          /* earlier records are wanted */
     int is_broken;         /* the file is no longer valid */
 

@@ -59,8 +59,8 @@ void mca_coll_mrail_pools_cleanup(mca_coll_mrail_module_t *module)
 
 /* ---- decision ---- */
 
-/* Makes all ranks plan again without GPUs. All ranks reach this decision,
- * because they know the same results. */
+/* Makes all ranks replan without GPUs. All ranks reach this decision, because
+ * they know the same results. */
 static mca_coll_mrail_step_t refuse_devices(mca_coll_mrail_op_t *op,
                                             const char *why)
 {

@@ -76,7 +76,7 @@ typedef enum mrail_armed {
     MRAIL_ARMED_NOT, /* the iface does not sleep */
     MRAIL_ARMED_OWN, /* the iface's own events wake it */
     MRAIL_ARMED_ANY  /* its own events wake it, and events after which it may
-                      * send again */
+                      * resume sending */
 } mrail_armed_t;
 
 struct mrail_iface {
