@@ -414,7 +414,7 @@ static void visit_again(const collect_hosts_t *config, const visit_t *visits,
     free(again);
 }
 
-/* Shares what the other hosts leave among those that have more. */
+/* Divides the space that other hosts leave unused among those with more data. */
 static void share_rest(const collect_hosts_t *config,
                        collect_manifest_t *manifest)
 {

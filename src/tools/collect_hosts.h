@@ -35,9 +35,11 @@ typedef struct collect_hosts {
     uint64_t max_size; /* bytes that all hosts together may send */
 } collect_hosts_t;
 
-/* Fills in all hosts of the manifest, which have names. A host that fails gets
- * an error instead. Each host may send an equal part of the size. Those that have
- * more are asked again if others leave them room for a further process. Shows the progress on stderr. Ignores SIGPIPE from then on.
+/* Fills in all hosts of the manifest, whose names are set. A host that fails
+ * gets an error instead. Each host may send an equal share of max_size. Hosts
+ * with more data are asked again if other hosts leave enough of their shares
+ * unused for at least one more process. Shows the progress on stderr. Ignores
+ * SIGPIPE from then on.
  * Returns the number of hosts that failed. */
 unsigned collect_hosts(const collect_hosts_t *config,
                        collect_manifest_t *manifest);
