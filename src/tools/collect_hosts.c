@@ -414,7 +414,7 @@ static void visit_again(const collect_hosts_t *config, const visit_t *visits,
     free(again);
 }
 
-/* Divides the space that other hosts leave unused among those with more data. */
+/* Divides space that other hosts leave unused among those with more data. */
 static void share_rest(const collect_hosts_t *config,
                        collect_manifest_t *manifest)
 {

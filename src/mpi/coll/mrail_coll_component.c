@@ -74,7 +74,7 @@ static const number_t numbers[] = {
      "bytes per second that a rank copies through shared memory",
      &mca_coll_mrail_settings.copy_bandwidth},
     {"rail_bandwidth",
-     "bytes per second of this rank's rail; 0: the port rate, or the "
+     "bytes per second of this rank's rail; 0: the rate of the port, or the "
      "measured bandwidth if it is below three quarters of that rate",
      &mca_coll_mrail_settings.rail_bandwidth},
     {"inflight_us",
