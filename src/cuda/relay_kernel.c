@@ -245,7 +245,7 @@ static void kernel_release(mrail_relay_memory_t *memory)
 
 /* ---- copies ---- */
 
-/* Returns 1 if the kernel can access the memory of the user: on its device, and
+/* Returns 1 if the kernel can access the user memory: on its device, and
  * of its context or of none, as memory from pools. The caller has made the
  * context current. */
 static int can_access(const mrail_cuda_relay_t *relay, const void *address)

@@ -165,7 +165,7 @@ static MRAIL_CTL void mrail_ctl_note_request(mrail_peer_t *peer,
 static const struct {
     mrail_ctl_handler_t handler;
     int is_request; /* repeated until it is answered */
-    int any_peer;   /* also accepted if the rails of the peer are unknown */
+    int any_peer;   /* also accepted if the peer's rails are unknown */
     int lane_body;  /* the slot must be in range; LANE_REQ checks that itself */
 } ctl_handlers[MRAIL_CTL_LAST] = {
     [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 1, 0},

@@ -210,7 +210,7 @@ struct sroce_host_ctx {
     uint64_t poll_epoch; /* number of polls */
 
     /* Read by the control thread. */
-    _Atomic uint64_t app_calls; /* polls and posts of the application */
+    _Atomic uint64_t app_calls; /* polls and posts by the application */
     uint64_t seen_calls;        /* last value seen */
     /* Written with ctx->lock held; the control thread reads them without it. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
