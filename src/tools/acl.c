@@ -35,7 +35,7 @@ typedef struct options {
 #define FIELD(_name) offsetof(options_t, _name)
 
 static const mrail_option_t table[] = {
-    {"--dialect", "ios|eos|sonic|nvue|linux", "language of the switch",
+    {"--dialect", "ios|eos|sonic|nvue|linux", "rule language of the switch",
      MRAIL_OPTION_CHOICE, FIELD(dialect), 0, 0, NULL},
     {"--uplinks", "N",
      "uplinks of the switch, 1 to 256 (UCX_MRAIL_UPLINKS, or 8)",
@@ -73,7 +73,7 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_TEXT, FIELD(fabric), 0, 0, NULL},
     {"--switch", "NAME", "name of the leaf or spine in that file",
      MRAIL_OPTION_TEXT, FIELD(switch_name), 0, 0, NULL},
-    {"--name", "NAME", "prefix of the names of lists and maps (udf)",
+    {"--name", "NAME", "prefix for the names of lists and maps (udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
     {"--undo", NULL, "write the commands that remove the rules",
      MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},

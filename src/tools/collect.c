@@ -69,7 +69,7 @@ static void add_hosts(char *const *names, collect_manifest_t *manifest)
     for (unsigned i = 0; names[i] != NULL; ++i) {
         if (!collect_is_host_name(names[i])) {
             mrail_tool_usage(COMMAND,
-                             "'%s' is no name of a host; expected letters, "
+                             "'%s' is not a host name; expected letters, "
                              "digits and .-_:@[]",
                              names[i]);
         }
@@ -242,7 +242,7 @@ static const mrail_option_t options[] = {
     {"--json", NULL, "print the manifest of the archive instead of a summary",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {.help = "Hosts:", .type = MRAIL_OPTION_HEADING},
-    {"--ssh", "COMMAND", "reaches a host as COMMAND HOST (" DEFAULT_SSH ")",
+    {"--ssh", "COMMAND", "run COMMAND HOST to reach a host (" DEFAULT_SSH ")",
      MRAIL_OPTION_TEXT, FIELD(hosts.ssh), 0, 0, NULL},
     {"--srun", NULL, "use srun in the current Slurm job instead of ssh",
      MRAIL_OPTION_FLAG, FIELD(hosts.srun), 0, 0, NULL},
@@ -251,7 +251,7 @@ static const mrail_option_t options[] = {
     {"--parallel", "N", "number of hosts at a time, 1 to 256 (16)",
      MRAIL_OPTION_UNSIGNED, FIELD(hosts.parallel), 1, 256, NULL},
     {"--timeout", "TIME",
-     "how long to wait for each answer of a host, 1 to 3600 seconds (60)",
+     "how long to wait for each reply from a host, 1 to 3600 seconds (60)",
      MRAIL_OPTION_SECONDS, FIELD(timeout_s), 1000, 3600000, NULL},
     /* The other end of a conversation; see collect_hosts.h. */
     {"--peer", NULL, NULL, MRAIL_OPTION_FLAG, FIELD(peer), 0, 0, NULL},
@@ -269,11 +269,11 @@ static const mrail_command_t command = {
     .about =
         "Gathers the telemetry of this user's processes on some hosts, or on this\n"
         "machine, in one archive: rails, lanes, counters, events, records of chunks,\n"
-        "and MPI calls. Processes that were killed are part of it.\n"
+        "and MPI calls. Killed processes are included.\n"
         "\n"
         "mrail diagnose, top, trace, report and info read the archive with --archive\n"
-        "FILE, on any machine. Times of the hosts are aligned by exchanged\n"
-        "timestamps, and ERROR is the bound of the error that remains.\n"
+        "FILE, on any machine. The times of the hosts are aligned by exchanged\n"
+        "timestamps. The last line of output gives a bound on the remaining error.\n"
         "\n"
         "If a host cannot be reached, the archive contains the other hosts.\n",
     .options = options,

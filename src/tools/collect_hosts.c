@@ -176,7 +176,7 @@ static int align(collect_channel_t *channel, collect_host_t *host)
     return (collect_clock_estimate(stamps, ROUNDS, &host->offset_ns,
                                    &host->bound_ns) == 0)
                ? 1
-               : fail(host, "its times are not valid");
+               : fail(host, "invalid times");
 }
 
 static ssize_t read_channel(void *arg, void *data, size_t size)

@@ -77,7 +77,7 @@ static void start_cleaner(const opening_t *opening)
     int fds[2];
 
     if (pipe2(fds, O_CLOEXEC) != 0) {
-        mrail_tool_fail(opening->command, "cannot make a pipe: %s",
+        mrail_tool_fail(opening->command, "cannot create a pipe: %s",
                         strerror(errno));
     }
     cleaner = fork();
@@ -110,14 +110,14 @@ static void make_dir(const opening_t *opening)
                         parent);
     }
     if (mkdtemp(view->dir) == NULL) {
-        mrail_tool_fail(opening->command, "cannot make a directory in %s: %s",
+        mrail_tool_fail(opening->command, "cannot create a directory in %s: %s",
                         parent, strerror(errno));
     }
     snprintf(view->earlier, sizeof(view->earlier), "%.*s/%s", (int)room,
              view->dir, "earlier");
     start_cleaner(opening);
     if (mkdir(view->earlier, 0700) != 0) {
-        mrail_tool_fail(opening->command, "cannot make %s: %s", view->earlier,
+        mrail_tool_fail(opening->command, "cannot create %s: %s", view->earlier,
                         strerror(errno));
     }
 }

@@ -18,8 +18,8 @@ int plan_this_node(char **text_p, char *why, size_t size)
 {
     snprintf(
         why, size,
-        "--topo this requires a build with hwloc (install libhwloc-dev and run "
-        "configure again); give --topo FILE");
+        "--topo this requires a build with hwloc (install libhwloc-dev and "
+        "rebuild mrail); give --topo FILE");
     return -ENOTSUP;
 }
 

@@ -274,10 +274,10 @@ static const mrail_command_t command = {
         "over time, failures, the load of the rails, the slowest ranks, counters and\n"
         "parameters. The page needs no network.\n"
         "\n"
-        "Follows a running job until it ends. Of a job that has ended abnormally, it\n"
+        "Follows a running job until it ends. For a job that ended abnormally, it\n"
         "reports what the telemetry files still contain. Without JOB, there must be\n"
-        "only one job, or only one that runs. With --archive, the page has the ranks\n"
-        "of all hosts in the archive, at the time at which it was collected.\n",
+        "only one job, or only one running job. With --archive, the page shows the\n"
+        "ranks of all hosts in the archive, at the time it was collected.\n",
     .options = options,
     .epilog = "Exit status: 0 done, 1 no such job, or failure, 2 usage.\n",
     .operands = 1};
@@ -288,7 +288,7 @@ static void check_options(const report_t *report)
         mrail_tool_usage(COMMAND, "give -o FILE, or --json");
     }
     if ((report->path == NULL) && report->force) {
-        mrail_tool_usage(COMMAND, "--force needs -o FILE");
+        mrail_tool_usage(COMMAND, "--force requires -o FILE");
     }
     if ((report->file != NULL) &&
         ((report->dir != NULL) || (report->time_s > 0) ||

@@ -152,7 +152,7 @@ static const mrail_option_t run_options[] = {
      "(mrail-script(5))",
      MRAIL_OPTION_TEXT, FIELD(options.script), 0, 0, NULL},
     {"--session", "NAME",
-     "name of the session of software rails, to share or control them (unique "
+     "session name of the software rails, to share or control them (unique "
      "to the job)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     MRAIL_GPUS_OPTIONS(run_t, options.gpus),
@@ -332,7 +332,7 @@ static void complete_options(run_t *run)
             options->gpus.memory != 0 || options->gpus.faults != NULL ||
             options->gpus.peermem) {
             mrail_tool_usage(COMMAND, "--rate, --script, --session and the "
-                                      "options of GPUs require --soft");
+                                      "GPU options require --soft");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(

@@ -72,7 +72,7 @@ static const mrail_option_t table[] = {
      "ethereal: start flows at random times from 0 to TIME, at most 1s (1us)",
      MRAIL_OPTION_TEXT, FIELD(stagger), 0, 0, NULL},
     {"--retry", "TIME",
-     "ethereal: time after which a failed path is tried again (100ms)",
+     "ethereal: time after which a failed path is retried (100ms)",
      MRAIL_OPTION_TEXT, FIELD(retry), 0, 0, NULL},
     {"--json", NULL, "print one JSON object, with the bytes of all links",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},

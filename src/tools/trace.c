@@ -186,7 +186,7 @@ static const mrail_option_t options[] = {
      MRAIL_OPTION_TEXT, FIELD(file.path), 0, 0, NULL},
     {"--duration", "TIME",
      "time that the trace covers, 0.1 to 86400 seconds (until the processes "
-     "end, or ctrl-C)",
+     "exit, or ctrl-C)",
      MRAIL_OPTION_SECONDS, FIELD(file.duration_s), 100, 86400000, NULL},
     {"--limit", "SIZE", "size of FILE at which the trace ends (1G)",
      MRAIL_OPTION_SIZE, FIELD(file.limit), 1, UINT64_C(1) << 40, NULL},
@@ -241,7 +241,7 @@ static void check_options(const trace_t *trace)
     }
     if ((trace->file.path == NULL) &&
         (trace->file.force || (trace->file.duration_s > 0))) {
-        mrail_tool_usage(COMMAND, "%s needs -o FILE",
+        mrail_tool_usage(COMMAND, "%s requires -o FILE",
                          trace->file.force ? "--force" : "--duration");
     }
     if ((trace->archive != NULL) && (trace->sources.dir != NULL)) {

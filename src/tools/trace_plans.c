@@ -174,7 +174,7 @@ typedef struct args {
 } args_t;
 
 _Static_assert(7 + 2 * (TRACE_PLAN_RAILS + 1) <= PERFETTO_ARGS,
-               "the arguments have room");
+               "all arguments must fit");
 
 static void add_value(args_t *args, const char *name, uint64_t value)
 {

@@ -154,9 +154,9 @@ nothing_unpacked()
     [ -z "$(ls "$TMPDIR")" ]
 }
 
-expect_run 'a host that is an option' 2 "'-oProxyCommand=x' is no name of a host" \
+expect_run 'a host that is an option' 2 "'-oProxyCommand=x' is not a host name" \
     "$collect" -- -oProxyCommand=x
-expect_run 'a host with a path' 2 "'../n1' is no name of a host" "$collect" ../n1
+expect_run 'a host with a path' 2 "'../n1' is not a host name" "$collect" ../n1
 expect_run 'a host that is named twice' 2 'host n1 is named twice' \
     "$collect" n1 n2 n1
 expect_run 'no command for ssh' 2 'expected a command' "$collect" --ssh ' ' n1
@@ -621,7 +621,7 @@ for option in '--dir /tmp' '--time 1' '--interval 1'; do
         "report: --archive cannot be combined with ${option%% *}" \
         "$build/mrail-report" --json --archive "$tmp/two.tar.gz" $option
 done
-expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
+expect_run 'a TMPDIR that does not exist' 1 'cannot create a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
 
 # ---- signals ----

@@ -224,7 +224,7 @@ static void check_kernel(const mca_coll_mrail_module_t *module,
         mca_coll_mrail_settings.verbose > 0 &&
         !mrail_cuda_relay_kernel_is_used(pool->memory)) {
         mca_coll_mrail_log(module, "copy engines copy",
-                           "the driver refuses the relay kernel, or mrail was "
+                           "the driver rejects the relay kernel, or mrail was "
                            "built without nvcc");
     }
 }

@@ -223,7 +223,7 @@ static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                     (unsigned long long)peer->id, why);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
     } else {
-        mrail_debug("peer %016llx does without lane %u: %s",
+        mrail_debug("peer %016llx: continuing without lane %u: %s",
                     (unsigned long long)peer->id, slot, why);
     }
 }
