@@ -17,7 +17,7 @@
 
 /*
  * Creates an empty memory object for the device with this ordinal. All ranks of
- * a node must use device memory, each on a device that the others can access.
+ * a node must use device memory, on devices that can access each other.
  * The functions of the object return 0, the -errno of files and shared memory,
  * or:
  *

@@ -48,7 +48,7 @@ typedef struct mrail_relay_memory_ops {
      * flight, or if an older copy from or to the same area has not been
      * freed. */
     int (*copy_test)(mrail_relay_memory_t *memory, void *copy);
-    /* An exchange has ended, so no copy is in flight. NULL: nothing to do. */
+    /* Called after an exchange, when no copy is in flight. May be NULL. */
     void (*end)(mrail_relay_memory_t *memory);
 } mrail_relay_memory_ops_t;
 

@@ -121,7 +121,7 @@ static void read_stderr(collect_channel_t *channel)
     }
 }
 
-/* Waits until `fd` has data, and reads stderr meanwhile. Returns 0, or
+/* Waits until `fd` has data, and reads stderr in the meantime. Returns 0, or
  * -ETIMEDOUT. */
 static int await(collect_channel_t *channel, int fd, uint64_t timeout_ns)
 {
@@ -198,7 +198,7 @@ int collect_channel_write(collect_channel_t *channel, const char *text)
     return ((size_t)ret == length) ? 0 : -EPIPE;
 }
 
-/* Waits for the end of the process. Returns 1 if it has ended in time. */
+/* Waits for the process to exit. Returns 1 if it exited in time. */
 static int await_end(pid_t pid, uint64_t timeout_ns, int *status_p)
 {
     const struct timespec pause = {.tv_nsec = 5 * MRAIL_NS_PER_MS};

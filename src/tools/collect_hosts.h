@@ -1,9 +1,9 @@
 /*
- * mrail collect: the telemetry of other hosts. On each of them runs
+ * mrail collect: the telemetry of other hosts. Each of them runs
  *
  *   mrail collect --peer ...
  *
- * whose standard streams carry lines, and then an archive of this host:
+ * whose standard streams carry lines of text, followed by the host's archive:
  *
  *   host                                  collector
  *   "mrail-collect VERSION"
@@ -39,8 +39,7 @@ typedef struct collect_hosts {
  * gets an error instead. Each host may send an equal share of max_size. Hosts
  * with more data are asked again if other hosts leave enough of their shares
  * unused for at least one more process. Shows the progress on stderr. Ignores
- * SIGPIPE from then on.
- * Returns the number of hosts that failed. */
+ * SIGPIPE from then on. Returns the number of hosts that failed. */
 unsigned collect_hosts(const collect_hosts_t *config,
                        collect_manifest_t *manifest);
 
@@ -48,8 +47,8 @@ unsigned collect_hosts(const collect_hosts_t *config,
  * status. */
 int collect_serve(const char *command, const collect_local_t *local);
 
-/* Returns the words that reach a host, for execvp(3). It may send `max_size`
- * bytes. */
+/* Returns the command that reaches a host, for execvp(3). The host may send
+ * `max_size` bytes. */
 mrail_tool_args_t collect_words(const collect_hosts_t *config, const char *host,
                                 uint64_t max_size);
 

@@ -159,7 +159,7 @@ static report_end_t record(report_t *report)
     return end;
 }
 
-/* Returns the time of the report: the current time, or that of the archive. */
+/* Returns the time of the report: the current time, or the archive's time. */
 static uint64_t now(const report_t *report)
 {
     return (report->view != NULL) ? report_archive_time(report->view)

@@ -54,7 +54,7 @@ typedef struct report_comm {
 typedef enum report_state {
     REPORT_RUNNING,
     REPORT_ENDED,  /* it has removed its page */
-    REPORT_KILLED, /* it ended, and its page remains */
+    REPORT_KILLED, /* it was killed, and its page remains */
     REPORT_LOST    /* its page is no longer valid */
 } report_state_t;
 
@@ -99,8 +99,8 @@ typedef struct report_event {
     char text[120];
 } report_event_t;
 
-/* Further events are counted. Events of ports, of which there are few, have
- * room of their own. */
+/* Further events are only counted. The few port events have a limit of their
+ * own. */
 #define REPORT_EVENTS 4000u
 #define REPORT_PORT_EVENTS 1000u
 
@@ -116,19 +116,19 @@ typedef enum report_end {
     REPORT_BY_JOB,    /* its processes have exited */
     REPORT_BY_TIME,   /* --time */
     REPORT_BY_SIGNAL, /* SIGINT or SIGTERM */
-    REPORT_NOT_LIVE,  /* they had ended before the recording */
+    REPORT_NOT_LIVE,  /* they had exited before the recording */
     REPORT_OF_ARCHIVE /* the files are those of an archive */
 } report_end_t;
 
 /* The mrail collect archive that the report is based on. */
 typedef struct report_archive {
     uint64_t time_ns;  /* when it was collected */
-    uint64_t bound_ns; /* the largest bound of the error of a host's clock */
+    uint64_t bound_ns; /* the largest error bound of a host's clock */
     const pages_host_t *hosts;
     unsigned num_hosts;
     unsigned num_missing; /* hosts that are missing */
-    unsigned left_out;    /* processes for which it had no room */
-    unsigned lost_files;  /* files that were cut off */
+    unsigned left_out;    /* processes that did not fit */
+    unsigned lost_files;  /* files that are truncated or invalid */
 } report_archive_t;
 
 typedef struct report_model {
@@ -211,7 +211,7 @@ typedef struct report_facts {
     unsigned num_running, num_killed, num_lost;
     /* The communicator by which ranks are compared; 0: none. */
     uint64_t comm;
-    int slowest;       /* index of a process; -1: none stands out */
+    int slowest;       /* index of a process; -1 if none stands out */
     double slowest_s;  /* by how much longer it computed than the median */
     double computed_s; /* that median */
 } report_facts_t;

@@ -213,7 +213,7 @@ static void add_name(names_t *names, const char *name)
     }
 }
 
-/* Ends the list with the number of the others. */
+/* Ends the list with the number of names that were left out. */
 static void end_names(names_t *names)
 {
     size_t used = strlen(names->text);

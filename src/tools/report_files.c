@@ -249,9 +249,9 @@ static void take_plans(report_files_t *files, report_file_t *file)
     }
 }
 
-/* Opens another file of a process, whose descriptor is at `offset`. If nothing
- * changes any more, takes it at once: an archive may have more processes than
- * this one may have open files. */
+/* Opens another file of a process, whose descriptor is at `offset`. If the
+ * files no longer change, reads it immediately and closes it, because an
+ * archive may have more processes than this process may have open files. */
 static void open_other(report_files_t *files, const char *path, size_t offset,
                        void (*take)(report_files_t *, report_file_t *))
 {

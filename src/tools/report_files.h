@@ -50,9 +50,8 @@ unsigned report_look(report_files_t *files);
 /* Takes the forecasts of the files that are open. Call it once, at the end. */
 void report_read_plans(report_files_t *files);
 
-/* For files that do not change any more: takes the records of the trace rings.
- * For processes of an archive without records, takes the bytes between its two
- * samples. */
+/* For files that no longer change: reads the records of the trace rings. For
+ * archived processes without records, uses the bytes between both samples. */
 void report_rings(report_files_t *files);
 
 /* Describes the archive `files->view`, which must exist as long as the model. */

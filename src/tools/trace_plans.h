@@ -11,7 +11,7 @@
 #include "telemetry/plans.h"
 #include "tools/perfetto.h"
 
-/* Rails whose bytes are shown one by one; those of further rails are added. */
+/* Rails whose bytes are shown one by one; the rest is summed up. */
 #define TRACE_PLAN_RAILS 8u
 /* Forecasts of a communicator that may overlap. Further ones are not shown. */
 #define TRACE_PLAN_SLOTS 8u
@@ -23,7 +23,7 @@ typedef struct trace_forecast {
     double unplanned_s, planned_s;
     uint32_t ranks;
     int is_planned, is_executed;
-    unsigned num_rails; /* with TRACE_PLAN_RAILS + 1, the last are the others */
+    unsigned num_rails; /* TRACE_PLAN_RAILS + 1: the last sums up the rest */
     double unplanned[TRACE_PLAN_RAILS + 1], planned[TRACE_PLAN_RAILS + 1];
     char name[64]; /* of the communicator */
 } trace_forecast_t;

@@ -68,8 +68,8 @@ static inline int trace_source_is_open(const trace_source_t *source)
 typedef void (*trace_take_func_t)(void *arg, trace_source_t *source,
                                   const mrail_ring_record_t *record);
 
-/* Calls `take` with the new records, but not with many more than two rings
- * hold, because the writer may be as fast as this reader. */
+/* Calls `take` with the new records. Stops after not many more records than two
+ * rings hold, because the writer may be as fast as this reader. */
 void trace_source_take(trace_source_t *source, trace_take_func_t take,
                        void *arg);
 

@@ -85,8 +85,8 @@ void trace_tracks_calls(trace_tracks_t *tracks, const mrail_calls_t *calls);
 void trace_tracks_note(trace_tracks_t *tracks, uint64_t now_ns,
                        const char *text);
 
-/* Ends the trace of the process: the calls that have not ended, if `calls` is
- * not NULL, and totals. Times are those of the ring's clock. */
+/* Ends the trace of the process. Adds the calls in progress, if `calls` is not
+ * NULL, and the totals. Times are on the ring's clock. */
 void trace_tracks_finish(trace_tracks_t *tracks, const mrail_calls_t *calls,
                          uint64_t now_ns);
 
