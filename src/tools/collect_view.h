@@ -23,7 +23,7 @@ typedef struct collect_view {
     char earlier[MRAIL_TELE_PATH / 2]; /* the first samples */
     collect_manifest_t manifest;       /* files are without data */
     pages_host_t *hosts;               /* manifest.num_hosts of them */
-    unsigned lost_files; /* files that are truncated or invalid */
+    unsigned lost_files;               /* files that are truncated or invalid */
 } collect_view_t;
 
 /* Opens the archive at `path`; "-" is stdin. Prints to stderr when and where it
