@@ -85,7 +85,7 @@ static void add_hosts(char *const *names, collect_manifest_t *manifest)
     }
 }
 
-/* The words of the command on each host. */
+/* The command line that runs on each host. */
 static void set_remote(command_line_t *line)
 {
     mrail_tool_args_t *words = &line->hosts.remote;
@@ -254,7 +254,7 @@ static const mrail_option_t options[] = {
     {"--timeout", "TIME",
      "how long to wait for each reply from a host, 1 to 3600 seconds (60)",
      MRAIL_OPTION_SECONDS, FIELD(timeout_s), 1000, 3600000, NULL},
-    /* The other end of a conversation; see collect_hosts.h. */
+    /* The remote end of a connection; see collect_hosts.h. */
     {"--peer", NULL, NULL, MRAIL_OPTION_FLAG, FIELD(peer), 0, 0, NULL},
     {.names = NULL}};
 

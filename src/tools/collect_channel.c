@@ -27,7 +27,7 @@ static void close_fd(int *fd)
     }
 }
 
-/* Starts the process with the ends `fds` of pipes as its standard streams. */
+/* Starts the process with the pipe ends `fds` as its standard streams. */
 static int spawn(pid_t *pid_p, char *const *argv, const int fds[3])
 {
     posix_spawn_file_actions_t actions;
@@ -100,7 +100,7 @@ static void end_line(collect_channel_t *channel)
     channel->length = 0;
 }
 
-/* Keeps the last line that is not empty. */
+/* Keeps the last nonempty line. */
 static void read_stderr(collect_channel_t *channel)
 {
     char text[4096];
@@ -188,7 +188,7 @@ int collect_channel_write(collect_channel_t *channel, const char *text)
     size_t length = strlen(text);
     ssize_t ret;
 
-    /* A pipe always takes so few bytes whole, or none of them. */
+    /* Writing so few bytes to a pipe is atomic. */
     do {
         ret = write(channel->in, text, length);
     } while ((ret < 0) && (errno == EINTR));

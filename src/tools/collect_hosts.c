@@ -81,8 +81,8 @@ mrail_tool_args_t collect_words(const collect_hosts_t *config, const char *host,
 
 /* ---- the conversation ---- */
 
-/* Why a conversation ended early: -errno, 0 for the end of the stream, or
- * -EPROTO with a message in the host. */
+/* Why a connection ended early: -errno, 0 for the end of the stream, or -EPROTO
+ * with a message in the host. */
 MRAIL_PRINTF(2, 3)
 static int fail(collect_host_t *host, const char *format, ...)
 {
@@ -94,7 +94,7 @@ static int fail(collect_host_t *host, const char *format, ...)
     return -EPROTO;
 }
 
-/* Reads lines until the one that starts the conversation. */
+/* Reads lines until the greeting. */
 static int await_hello(collect_channel_t *channel, collect_host_t *host)
 {
     const size_t length = sizeof(COLLECT_HELLO) - 1;
@@ -136,8 +136,8 @@ static int await_ready(collect_channel_t *channel, collect_host_t *host)
                : fail(host, "invalid response: %.200s", line);
 }
 
-/* The own times are those of CLOCK_MONOTONIC, moved to CLOCK_REALTIME, so that
- * no exchange is spoilt if somebody sets the clock. */
+/* Local times are CLOCK_MONOTONIC, shifted to CLOCK_REALTIME, so that setting
+ * the clock does not invalidate an exchange. */
 static int exchange(collect_channel_t *channel, collect_host_t *host,
                     uint64_t clock_ns, collect_stamp_t *stamp)
 {
@@ -184,7 +184,7 @@ static ssize_t read_channel(void *arg, void *data, size_t size)
     return collect_channel_read(arg, data, size);
 }
 
-/* Moves the part of the host that the other end knows. */
+/* Moves the fields that the remote end has filled in. */
 static void take_host(collect_host_t *host, collect_host_t *from)
 {
     host->time_ns = from->time_ns;
@@ -378,7 +378,7 @@ static int has_more(const collect_host_t *host)
            (host->needed > collect_tar_files(host));
 }
 
-/* Returns 1 if a host can send a process of mean size more than before. */
+/* Returns 1 if the share allows one more process of mean size than before. */
 static int gets_more(const collect_host_t *host, uint64_t share)
 {
     uint64_t used = collect_tar_files(host);

@@ -43,8 +43,8 @@ typedef struct collect_hosts {
 unsigned collect_hosts(const collect_hosts_t *config,
                        collect_manifest_t *manifest);
 
-/* The other end: talks to the collector over stdin and stdout. Returns the exit
- * status. */
+/* The remote end: talks to the collector over stdin and stdout. Returns the
+ * exit status. */
 int collect_serve(const char *command, const collect_local_t *local);
 
 /* Returns the command that reaches a host, for execvp(3). The host may send

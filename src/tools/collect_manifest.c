@@ -51,8 +51,8 @@ int collect_file_parse(const char *text, mrail_tele_name_t *name,
 
 /* ---- memory ---- */
 
-/* Grows an array by one element. Its room is a power of two, so that the time
- * is linear. Returns the new element, or NULL. */
+/* Grows an array by one element. Its capacity is a power of two, so that the
+ * total time is linear. Returns the new element, or NULL. */
 static void *append(void *array_p, unsigned *count_p, size_t size)
 {
     unsigned count = *count_p;
@@ -109,7 +109,7 @@ unsigned collect_host_count(const collect_host_t *host)
 {
     unsigned count = 0, last = 0;
 
-    /* The files of a process follow each other. */
+    /* The files of a process are adjacent. */
     for (unsigned i = 0; i < host->num_files; ++i) {
         mrail_tele_name_t name;
         int is_earlier;
@@ -234,7 +234,7 @@ static void refuse_member(parsing_t *parsing, const char *key)
     refuse(parsing, -EINVAL, "the manifest has no valid '%s'", key);
 }
 
-/* Returns the member, or refuses the manifest. */
+/* Returns the member, or rejects the manifest. */
 static const cJSON *member(parsing_t *parsing, const cJSON *object,
                            const char *key,
                            cJSON_bool (*is_type)(const cJSON *))
@@ -248,8 +248,9 @@ static const cJSON *member(parsing_t *parsing, const cJSON *object,
     return item;
 }
 
-/* Returns a whole number of at most `max`, or 0. Larger ones than 2^53 are not
- * exact, because cJSON stores doubles; so are times, to 256 ns. */
+/* Returns a whole number of at most `max`, or 0. Numbers above 2^53 are
+ * inexact, because cJSON stores doubles. Times, for example, are exact to 256
+ * ns. */
 static uint64_t take_uint(parsing_t *parsing, const cJSON *object,
                           const char *key, uint64_t max)
 {

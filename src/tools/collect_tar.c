@@ -22,8 +22,8 @@ int collect_tar_is_built(void)
 
 /* ---- write ---- */
 
-/* The file. libarchive does not hear of errors, because its release 3.6 leaks
- * memory after one. */
+/* The file. Errors are not reported to libarchive, because its release 3.6
+ * leaks memory after an error. */
 typedef struct output {
     int fd;
     int ret; /* 0, or -errno of the first failure */
@@ -168,7 +168,7 @@ struct collect_reader {
     collect_read_func_t read;
     void *arg;
     int read_error; /* 0, or -errno of `read` */
-    uint64_t left;  /* bytes that the files may still have */
+    uint64_t left;  /* bytes that the remaining files may have */
     collect_manifest_t manifest;
     unsigned host, file; /* the next file */
     char buffer[BUFFER];
@@ -214,8 +214,8 @@ static int reader_cut_off(const collect_reader_t *reader,
     return reader_refuse(reader, -ENODATA, "truncated or damaged", error);
 }
 
-/* Reads the header of the next entry, which must be a plain file. Returns 1, or
- * 0 at the end, or -errno. */
+/* Reads the header of the next entry, which must be a regular file. Returns 1,
+ * or 0 at the end, or -errno. */
 static int reader_header(collect_reader_t *reader, struct archive_entry **entry)
 {
     int ret = archive_read_next_header(reader->archive, entry);

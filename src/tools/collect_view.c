@@ -46,8 +46,9 @@ static void remove_files(const char *dir)
     (void)rmdir(dir);
 }
 
-/* Removes the directory once the other end of the pipe is closed, which the end
- * of the viewer does in any case. The signals of a terminal must not end it. */
+/* Removes the directory once the other end of the pipe is closed, which
+ * happens however the viewer terminates. Terminal signals must not kill this
+ * process. */
 _Noreturn static void clean_up(const collect_view_t *view, int fd)
 {
     char byte;
@@ -100,7 +101,7 @@ static void make_dir(const opening_t *opening)
     const char *variable = getenv("TMPDIR");
     const char *parent =
         ((variable != NULL) && (*variable != '\0')) ? variable : "/tmp";
-    /* Room for the name of a file must remain in a path. */
+    /* A path must leave space for a file name. */
     size_t room = sizeof(view->dir) - sizeof(COLLECT_EARLIER);
     int length = snprintf(view->dir, room, "%s/mrail-archive.XXXXXX", parent);
 
@@ -124,7 +125,7 @@ static void make_dir(const opening_t *opening)
 
 /* ---- files ---- */
 
-/* Returns an open file with the data, whose name is free. */
+/* Writes the data to a new file. Returns its descriptor. */
 static int write_file(const opening_t *opening, const char *path,
                       const void *data, size_t size)
 {

@@ -54,8 +54,8 @@ static void catch_signals(void)
 
 /* ---- the file ---- */
 
-/* Opens the file before the recording. An old report stays whole until the new
- * one is written. */
+/* Opens the file before the recording. An old report remains intact until the
+ * new one is written. */
 static void open_file(report_t *report)
 {
     int fd = open(report->path,
@@ -166,7 +166,7 @@ static uint64_t now(const report_t *report)
                                   : mrail_page_now();
 }
 
-/* Collects what is known of the job. */
+/* Collects all data of the job. */
 static void collect(report_t *report, int is_live)
 {
     report_end_t end =
@@ -205,7 +205,7 @@ static int start(report_t *report)
     }
     report_find(files);
     model->samples = (unsigned)files->is_still;
-    /* The processes may have ended since then. */
+    /* The processes may have exited since then. */
     if (model->num_processes == 0) {
         mrail_tool_fail(COMMAND, "job %s ended before its files were read",
                         files->job);

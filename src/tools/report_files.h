@@ -32,19 +32,18 @@ typedef struct report_files {
     unsigned count;
 } report_files_t;
 
-/* Selects a job: the one with this name, or if `job` is NULL the only one that
- * runs, or else the only one. Sets *is_live_p if any of its processes runs, and
- * *refused_p to the number of files that cannot be read, which it names. Exits
- * if there is no such job, or a choice. */
+/* Selects a job: the job with this name or, if `job` is NULL, the only running
+ * job, or else the only job. Sets *is_live_p if any of its processes is
+ * running, and *refused_p to the number of unreadable files, which it names on
+ * stderr. Exits if there is no such job, or more than one. */
 void report_select(report_files_t *files, const char *job, int *is_live_p,
                    unsigned *refused_p);
 
-/* Opens the files of the job that are not open yet. If they do not change any
- * more, takes what is in them; call it once then. */
+/* Opens the files of the job that are not open yet. If the files no longer
+ * change, reads their contents; it must then be called only once. */
 void report_find(report_files_t *files);
 
-/* Takes a sample of all processes. Returns the number of those that still
- * run. */
+/* Takes a sample of all processes. Returns the number of running ones. */
 unsigned report_look(report_files_t *files);
 
 /* Takes the forecasts of the files that are open. Call it once, at the end. */

@@ -151,8 +151,8 @@ int report_sample(report_model_t *model, report_process_t *process,
 
 /* ---- calls ---- */
 
-/* Returns the entry of a communicator, a new one if necessary, or NULL if there
- * is no room. */
+/* Returns the entry of a communicator, a new one if necessary, or NULL if the
+ * table is full. */
 static report_comm_t *comm_entry(report_process_t *process, uint64_t id,
                                  int *error_p)
 {

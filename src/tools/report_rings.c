@@ -97,7 +97,7 @@ static void read_all(report_files_t *files, ring_t *rings)
 
 /* ---- the grid ---- */
 
-/* Extends a period to that of a process. */
+/* Extends a period to cover the records and samples of a process. */
 static void cover(const ring_t *ring, const report_process_t *process,
                   uint64_t *first_ns, uint64_t *last_ns)
 {

@@ -73,7 +73,7 @@ static trace_process_t finish_source(trace_t *trace, trace_source_t *source)
     const mrail_ring_reader_t *reader = &source->follow.reader;
     trace_process_t process = {.elapsed_s = trace->interval_s};
 
-    /* The process may end at any time, so its last records are read after the
+    /* The process may exit at any time, so its last records are read after the
      * check. */
     process.alive = mrail_follow_is_alive(&source->follow);
     trace_source_read_page(source);
@@ -115,8 +115,7 @@ static void restart_source(trace_source_t *source, int alive)
     }
 }
 
-/* Shows the figures of an interval. Returns the number of processes that still
- * run. */
+/* Shows the figures of an interval. Returns the number of running processes. */
 static unsigned end_interval(trace_t *trace)
 {
     trace_process_t *processes =

@@ -234,7 +234,7 @@ static void add_args(args_t *args, const trace_forecast_t *forecast,
     }
 }
 
-/* Adds the slice of a forecast. If its time is unknown, it is a mark. */
+/* Adds the slice of a forecast, or an instant event if its time is unknown. */
 static void show(trace_plans_t *plans, trace_plan_t *plan, const use_t *use)
 {
     const trace_forecast_t *forecast = &plan->forecast;

@@ -13,7 +13,8 @@
 
 /* Rails whose bytes are shown one by one; the rest is summed up. */
 #define TRACE_PLAN_RAILS 8u
-/* Forecasts of a communicator that may overlap. Further ones are not shown. */
+/* Maximum number of overlapping forecasts of a communicator. Further ones are
+ * not shown. */
 #define TRACE_PLAN_SLOTS 8u
 
 /* A forecast, as far as the trace shows it. */
