@@ -22,7 +22,7 @@
  * or:
  *
  *   -ENOMEM      no memory, on the host or on the device
- *   -EACCES      the driver refuses access to the device of another rank
+ *   -EACCES      the driver denies access to the device of another rank
  *   -EINVAL      another rank failed to allocate, or has another kind of memory
  *   -EOPNOTSUPP  the driver lacks a function
  *   -EIO         any other error of the driver: the context was destroyed, a

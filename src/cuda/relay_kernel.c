@@ -184,7 +184,7 @@ static CUresult launch(kernel_relay_t *kernel)
     return result;
 }
 
-/* Tells the kernel to end, and does not wait. */
+/* Signals the kernel to exit, without waiting. */
 static void kernel_end(mrail_relay_memory_t *memory)
 {
     kernel_relay_t *kernel = (kernel_relay_t *)memory;

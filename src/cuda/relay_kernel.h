@@ -4,9 +4,9 @@
  * The kernel's blocks are divided among channels, one for each area and
  * direction, and take copies from a queue in host memory.
  *
- * The kernel ends when the exchange does. It also ends if it has had no task for
- * MRAIL_CUDA_RELAY_IDLE_NS, and the next copy launches it again. A process that
- * waits for its device therefore does not wait for a peer.
+ * The kernel exits when the exchange is complete. It also exits if it has had
+ * no task for MRAIL_CUDA_RELAY_IDLE_NS, and the next copy launches it again. A
+ * process that waits for its device therefore does not wait for a peer.
  *
  * Ranks of a node may use different ways to copy, because each rank executes its
  * own copies.

@@ -18,7 +18,7 @@
 
 typedef struct command_line {
     const char *output;
-    const char *dir; /* NULL: that of each host */
+    const char *dir; /* NULL for the default of each host */
     const char *remote;
     double sample_s, timeout_s;
     uint64_t max_size;

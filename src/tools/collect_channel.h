@@ -13,7 +13,8 @@
 
 typedef struct collect_channel {
     pid_t pid;
-    int in, out, err;         /* our ends of its standard streams; -1: closed */
+    int in, out, err;         /* our ends of its standard streams; -1 if
+                               * closed */
     uint64_t timeout_ns;      /* for a single call */
     char said[COLLECT_ERROR]; /* its last line on stderr, printable */
     char line[COLLECT_ERROR]; /* the current line on stderr */

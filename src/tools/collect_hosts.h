@@ -28,7 +28,7 @@
 typedef struct collect_hosts {
     const char *command;
     const char *ssh;          /* words of the command, separated by spaces */
-    int srun;                 /* 1: srun instead of ssh */
+    int srun;                 /* 1 to use srun instead of ssh */
     mrail_tool_args_t remote; /* the words of the command on the host */
     unsigned parallel;        /* number of hosts at a time */
     uint64_t timeout_ns;

@@ -6,7 +6,7 @@
 
 typedef struct collect_local {
     const char *dir;
-    const char *job;    /* NULL: all jobs */
+    const char *job;    /* NULL for all jobs */
     uint64_t max_size;  /* bytes of the archive that this host may take */
     uint64_t sample_ns; /* time between the two samples of running processes */
 } collect_local_t;

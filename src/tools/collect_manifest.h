@@ -38,7 +38,7 @@ typedef struct collect_file {
      * with COLLECT_EARLIER for the first of a running process's two samples. */
     char name[COLLECT_FILE_NAME];
     uint64_t size; /* bytes */
-    int alive;     /* 1: the process was running */
+    int alive;     /* 1 if the process was running */
     void *data;    /* an image (image.h); NULL after collect_manifest_parse() */
 } collect_file_t;
 
@@ -46,12 +46,12 @@ typedef struct collect_file {
 typedef struct collect_process {
     uint32_t pid;
     char state;
-    double run, delay; /* below 0: unknown */
+    double run, delay; /* negative if unknown */
 } collect_process_t;
 
 typedef struct collect_host {
     char name[COLLECT_NAME];
-    char error[COLLECT_ERROR]; /* why the host is missing; "": it is not */
+    char error[COLLECT_ERROR]; /* why the host is missing, or "" */
     /* The host's clock minus the collector's clock. The true value differs by
      * at most bound_ns. */
     int64_t offset_ns;
@@ -72,7 +72,7 @@ typedef struct collect_host {
 
 typedef struct collect_manifest {
     uint64_t time_ns;      /* CLOCK_REALTIME of the collector */
-    char job[COLLECT_JOB]; /* the only job in the archive; "": all jobs */
+    char job[COLLECT_JOB]; /* the only job in the archive; "" for all jobs */
     collect_host_t *hosts;
     unsigned num_hosts;
 } collect_manifest_t;

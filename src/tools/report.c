@@ -24,12 +24,12 @@
 
 typedef struct report {
     const char *dir;
-    const char *file;     /* the archive; NULL: this machine */
+    const char *file;     /* the archive; NULL for this machine */
     collect_view_t *view; /* of the archive */
     const char *job;
-    const char *path;  /* NULL: no page */
-    double time_s;     /* 0: no limit */
-    double interval_s; /* 0: the default */
+    const char *path;  /* NULL for no page */
+    double time_s;     /* 0 for no limit */
+    double interval_s; /* 0 for the default */
     int json, force;
     FILE *stream;
     report_model_t model;

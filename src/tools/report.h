@@ -30,7 +30,7 @@
 
 typedef struct report_rail {
     char name[48];    /* such as "mlx5_0:1" */
-    uint64_t nominal; /* bytes per second of the port; 0: unknown */
+    uint64_t nominal; /* bytes per second of the port; 0 if unknown */
     uint64_t before;  /* bytes that are not in the series */
     uint64_t bytes;   /* all bytes, at the last sample */
     uint64_t stalled_ns, idle_ns;
@@ -59,10 +59,10 @@ typedef enum report_state {
 } report_state_t;
 
 typedef struct report_process {
-    uint64_t id; /* by which its peers know it; 0: unknown */
+    uint64_t id; /* by which its peers know it; 0 if unknown */
     int rank;
     unsigned pid;
-    int host; /* index of its host in an archive; -1: this machine */
+    int host; /* index of its host in an archive; -1 for this machine */
     report_state_t state;
     char program[64];
     uint64_t start_ns;
@@ -93,9 +93,9 @@ typedef struct report_event {
     uint64_t time_ns;
     const report_process_t *process;
     report_kind_t kind;
-    int rail;        /* index among the rails of the process; -1: unknown */
+    int rail;        /* index among the rails of the process; -1 if unknown */
     int is_recovery; /* something works again */
-    uint64_t peer;   /* id; 0: none */
+    uint64_t peer;   /* id; 0 if none */
     char text[120];
 } report_event_t;
 
@@ -134,7 +134,7 @@ typedef struct report_archive {
 typedef struct report_model {
     char job[48];
     char host[64];                   /* or the number of hosts, as text */
-    const report_archive_t *archive; /* NULL: this machine */
+    const report_archive_t *archive; /* NULL for this machine */
     uint64_t begin_ns, end_ns;       /* the recording */
     uint64_t interval_ns;
     uint64_t samples;
@@ -151,7 +151,7 @@ typedef struct report_model {
     unsigned files_refused;
     report_param_t params[REPORT_PARAMS];
     unsigned num_params;
-    int params_rank; /* the rank whose parameters they are; -1: none */
+    int params_rank;           /* rank of `params`; -1 if none */
     mrail_plans_comm_t *plans; /* the last forecast of each communicator */
     unsigned num_plans;
     unsigned more_plans; /* those that did not fit */
@@ -209,7 +209,7 @@ typedef struct report_facts {
     uint64_t failovers; /* lanes that failed */
     unsigned num_rails; /* rails with different names */
     unsigned num_running, num_killed, num_lost;
-    /* The communicator by which ranks are compared; 0: none. */
+    /* The communicator by which ranks are compared; 0 if none. */
     uint64_t comm;
     int slowest;       /* index of a process; -1 if none stands out */
     double slowest_s;  /* by how much longer it computed than the median */

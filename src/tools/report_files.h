@@ -14,15 +14,15 @@
 typedef struct report_file {
     char path[MRAIL_TELE_PATH];
     int fd;       /* -1: the process has exited; its last page was read */
-    int calls_fd; /* the file of its MPI calls; -1: none */
-    int plans_fd; /* the file of its forecasts; -1: none */
+    int calls_fd; /* the file of its MPI calls; -1 if none */
+    int plans_fd; /* the file of its forecasts; -1 if none */
     report_process_t *process;
 } report_file_t;
 
 typedef struct report_files {
     const char *dir;
     const char *source;         /* the directory or archive, for messages */
-    const collect_view_t *view; /* the archive; NULL: this machine */
+    const collect_view_t *view; /* the archive; NULL for this machine */
     /* 1: the files come from an archive or from processes that have exited, so
      * they are read once, and no file stays open. */
     int is_still;

@@ -20,7 +20,7 @@ typedef struct ring {
     mrail_ring_record_t *records;
     unsigned count;
     uint64_t offset_ns;
-    uint64_t earlier_ns; /* time of its first sample; 0: not needed, or none */
+    uint64_t earlier_ns; /* time of its first sample; 0 if not needed */
 } ring_t;
 
 _Noreturn static void fail_memory(void)

@@ -14,7 +14,7 @@
 
 typedef struct report_series {
     uint64_t bytes[REPORT_POINTS];
-    uint8_t down[REPORT_POINTS]; /* 1: the rail was down in the interval */
+    uint8_t down[REPORT_POINTS]; /* 1 if the rail was down in the interval */
 } report_series_t;
 
 typedef struct report_grid {

@@ -17,10 +17,10 @@
 typedef struct trace {
     trace_sources_t sources;
     trace_file_t file;    /* path NULL: tables or records */
-    const char *archive;  /* NULL: the processes of this machine */
+    const char *archive;  /* NULL for the processes of this machine */
     collect_view_t *view; /* of the archive */
     double interval_s;
-    uint64_t count; /* 0: no limit */
+    uint64_t count; /* 0 for no limit */
     int raw;
     int json;
 } trace_t;

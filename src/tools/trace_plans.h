@@ -33,7 +33,7 @@ typedef struct trace_forecast {
 typedef struct trace_plan {
     uint64_t begun;   /* of the last forecast that was read */
     uint32_t earlier; /* likewise; identifies the communicator */
-    int is_waiting;   /* 1: the collective of `forecast` has not ended */
+    int is_waiting;   /* 1 if the collective of `forecast` is in progress */
     trace_forecast_t forecast;
     uint64_t tracks[TRACE_PLAN_SLOTS];
     uint64_t ends_ns[TRACE_PLAN_SLOTS];
@@ -61,7 +61,7 @@ void trace_plans_init(trace_plans_t *plans, perfetto_t *trace, uint64_t process,
 void trace_plans_add(trace_plans_t *plans, const mrail_plans_t *copy,
                      const mrail_calls_t *calls);
 
-/* Adds the forecasts whose collectives have not ended. */
+/* Adds the forecasts whose collectives are in progress. */
 void trace_plans_finish(trace_plans_t *plans, const mrail_calls_t *calls);
 
 #endif

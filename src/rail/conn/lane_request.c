@@ -206,8 +206,8 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     return 0;
 }
 
-/* Handles a lane that can never come up. The peer does without the lane, or
- * fails if it is a first lane. */
+/* Handles a lane that can never come up. The peer continues without the lane,
+ * or fails if it is a first lane. */
 static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                                         const char *why)
 {
