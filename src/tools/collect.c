@@ -274,7 +274,7 @@ static const mrail_command_t command = {
         "\n"
         "mrail diagnose, top, trace, report and info read the archive with --archive\n"
         "FILE, on any machine. The times of the hosts are aligned by exchanged\n"
-        "timestamps. The last line of output gives a bound on the remaining error.\n"
+        "timestamps, and the column ERROR is a bound on the remaining error.\n"
         "\n"
         "If a host cannot be reached, the archive contains the other hosts.\n",
     .options = options,

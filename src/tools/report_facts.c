@@ -301,7 +301,7 @@ static void summarise_ranks(FILE *stream, const report_model_t *model,
     }
     if (facts->slowest >= 0) {
         fprintf(stream,
-                " Rank %d delays the others: it spent %.1f s more outside "
+                " Rank %d delays the other ranks: it spent %.1f s more outside "
                 "collectives than the median rank.",
                 model->processes[facts->slowest]->rank, facts->slowest_s);
     }

@@ -137,7 +137,7 @@ static void test_summary(void **state)
     assert_non_null(strstr(text,
                            "during the recorded 300.0 s. Port mlx5_1:1 "
                            "reported an error. 4 lanes failed. Rank 2 "
-                           "delays the others: it spent 75.0 s more "
+                           "delays the other ranks: it spent 75.0 s more "
                            "outside collectives than the median rank.\""));
     free(text);
     report_cleanup(&model);
