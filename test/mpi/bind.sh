@@ -23,7 +23,7 @@ rails()
     elif [ "$got" = "$want" ]; then
         ok "$name"
     else
-        not_ok "$name" "they got $got" "$tmp/err"
+        not_ok "$name" "ranks have $got" "$tmp/err"
     fi
 }
 

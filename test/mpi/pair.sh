@@ -15,9 +15,8 @@ SECONDS_OF_JOB=8
 # repeated if it fails.
 ATTEMPTS=3
 
-# The last ranks of the two halves are the pair. All other ranks use only rails
-# 0 and 1.
-# shellcheck disable=SC2016 # expanded by the inner shell
+# The pair consists of the last rank of each half. All other ranks use only
+# rails 0 and 1. shellcheck disable=SC2016 # expanded by the inner shell
 limited='case $OMPI_COMM_WORLD_RANK in
 3 | 7) [ -z "$PAIR_DEVICES" ] || export UCX_MRAIL_DEVICES=$PAIR_DEVICES ;;
 *) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;
@@ -48,7 +47,7 @@ run_job()
     wait $job || status=$?
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/$1"; then
         cat "$tmp/err" >>"$tmp/$1"
-        not_ok "$1: the job ends, and its data is right" \
+        not_ok "$1: the job ends, and its data is correct" \
             "exit status $status" "$tmp/$1"
         finish
     fi
@@ -119,7 +118,7 @@ while [ $attempt -lt $ATTEMPTS ]; do
     [ -s "$tmp/misses" ] || break
     sed 's/^/# missed: /' "$tmp/misses"
 done
-ok 'the jobs end, and their data is right'
+ok 'the jobs end, and their data is correct'
 for phase in idle slow; do
     case $phase in
     idle) when='two rails idle' ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gives ranks different views of the rails and of the settings. No rank may
-# hang, and no byte may be wrong.
+# Gives ranks different views of the rails and of the settings. Every rank must
+# finish, and every byte must be correct.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -81,8 +81,8 @@ run 'settings that differ, multi-rail ranks' 8 "$tmp/viewer" all "$(rotated 0)" 
     "$build/mpi_planned" --seeds 1-$last
 
 # A single-rail rank that loses its rail is silent until the rail returns. The
-# times are packet counts, because a rail that is down at the start would never
-# be selected.
+# faults are timed by packet counts, because a rail that is down at the start
+# would never be selected.
 cat >"$tmp/script" <<'END_SCRIPT'
 at packet 1000 for 150ms every 1500 node 0 rail 1 down
 at packet 1500 for 100ms every 2000 rail 2 blackhole rx

@@ -58,7 +58,7 @@ void planned_type_unpack(const planned_type_t *type, long count,
 
 /* Generates bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
  * total. With `symmetric`, both directions are equal. With `even`, all pairs
- * have equal bytes. */
+ * exchange the same number of bytes. */
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
                          uint64_t most, uint64_t *bytes);
 
