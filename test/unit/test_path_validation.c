@@ -81,7 +81,7 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(peer_of(0)->paths[0].stalls, 0);
 }
 
-/* The READ delays only the use of its own lane. A flush need not wait for the
+/* The READ delays only the use of its own lane. A flush does not wait for the
  * READ. */
 static void test_flush_does_not_wait_for_it(void **state)
 {

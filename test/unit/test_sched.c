@@ -16,7 +16,7 @@
 #define MAX_LANES 8
 #define MAX_SEGS 512
 
-/* A model of lanes that serve chunks one after the other at a fixed rate. */
+/* A model of lanes that process chunks one after another at a fixed rate. */
 typedef struct {
     mrail_sched_lane_t lane[MAX_LANES];
     mrail_sched_lane_t *ptr[MAX_LANES];
@@ -411,7 +411,7 @@ static void test_equal_loads_with_rules(void **state)
     }
 }
 
-/* A lane stops. The others must take all work that it has not started. */
+/* A lane stops. The other lanes must take all work that it has not started. */
 static void test_lagging_lane(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};
