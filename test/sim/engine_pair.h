@@ -71,8 +71,8 @@ typedef struct request {
     uint64_t wr_id;
     enum ibv_wr_opcode opcode;
     int signalled;
-    int waited; /* 1 if it found no buffer at first */
-    int held;   /* posted in state SQD: waits until the QP sends again */
+    int waited; /* 1 if it initially found no buffer */
+    int held;   /* posted in state SQD; waits until the QP resumes */
     uint64_t remote_address;
     uint32_t length;    /* bytes of all its data */
     uint8_t data[1024]; /* data of a SEND */
