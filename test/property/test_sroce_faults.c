@@ -2,7 +2,7 @@
  * Tests random work over a faulty network, over seeds.
  *
  * Two nodes have up to four QP pairs, which carry all RC opcodes in both
- * directions at the same time. Whatever faults occur, each work request must
+ * directions at the same time. Despite all faults, each work request must
  * complete exactly once and in order. A successful request must have its bytes
  * in place. A duplicate must not be executed twice, and nothing outside
  * registered memory may change.

@@ -67,6 +67,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 60, backlog_job);
 
-    return job_result(failed == 0, "buffered PUTs are held back",
+    return job_result(failed == 0, "buffered PUTs are limited",
                       "%d processes failed", failed);
 }
