@@ -33,7 +33,7 @@ typedef struct shared {
     mailbox_t boxes[JOB_RANKS][JOB_RANKS]; /* [from][to] */
 } shared_t;
 
-/* Of this process. */
+/* State of this process. */
 static shared_t *shared;
 static const relay_job_t *job;
 static uint32_t self, num_barriers, exchange;
