@@ -186,7 +186,7 @@ static void test_late_poll(void **state)
     assert_in_range(table.rows[0]->low, 655000000, 656500000);
 }
 
-/* The time of a batch does not show how long all its bytes took. */
+/* The time of a batch does not show how long all of its bytes took. */
 static void test_no_lowest_rate_of_messages(void **state)
 {
     for (unsigned i = 0; i < 20; ++i) {
@@ -260,7 +260,7 @@ static void test_table_without_records(void **state)
     has("rank 3: 2 records are not valid\n");
 }
 
-/* A rail beyond the rails of the page, as a damaged file may contain. */
+/* A rail number beyond the page's rails, as a damaged file may contain. */
 static void test_unknown_rail(void **state)
 {
     const mrail_ring_record_t record = {
