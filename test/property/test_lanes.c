@@ -619,7 +619,7 @@ int main(void)
                             (num_recalls > count) && (num_small > count) &&
                             (num_moves > count)),
           "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu small PUTs, "
-          "%llu flushes, %llu lanes failed, %llu requests again, %llu moves: "
+          "%llu flushes, %llu lanes failed, %llu requests replayed, %llu moves: "
           "nothing was tried",
           (unsigned long long)num_retired, (unsigned long long)num_kept,
           (unsigned long long)num_rma, (unsigned long long)num_small,
@@ -630,7 +630,7 @@ int main(void)
           (unsigned long long)num_sent);
     printf(
         "ok - lanes: %llu seeds, %llu lanes evicted, %llu kept, %llu failed, "
-        "%llu requests again\n",
+        "%llu requests replayed\n",
         (unsigned long long)count, (unsigned long long)num_retired,
         (unsigned long long)num_kept, (unsigned long long)num_failed,
         (unsigned long long)num_again);
