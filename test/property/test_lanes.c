@@ -613,18 +613,19 @@ int main(void)
     for (uint64_t i = 0; i < count; ++i) {
         run_seed(first + i);
     }
-    CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_rma > count) && (num_flushes > count) &&
-                            (num_failed > count) && (num_again > count) &&
-                            (num_recalls > count) && (num_small > count) &&
-                            (num_moves > count)),
-          "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu small PUTs, "
-          "%llu flushes, %llu lanes failed, %llu requests replayed, %llu moves: "
-          "nothing was tried",
-          (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_rma, (unsigned long long)num_small,
-          (unsigned long long)num_flushes, (unsigned long long)num_failed,
-          (unsigned long long)num_again, (unsigned long long)num_moves);
+    CHECK(
+        (one != NULL) ||
+            ((num_retired > count) && (num_kept > count) && (num_rma > count) &&
+             (num_flushes > count) && (num_failed > count) &&
+             (num_again > count) && (num_recalls > count) &&
+             (num_small > count) && (num_moves > count)),
+        "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu small PUTs, "
+        "%llu flushes, %llu lanes failed, %llu requests replayed, %llu moves: "
+        "nothing was tried",
+        (unsigned long long)num_retired, (unsigned long long)num_kept,
+        (unsigned long long)num_rma, (unsigned long long)num_small,
+        (unsigned long long)num_flushes, (unsigned long long)num_failed,
+        (unsigned long long)num_again, (unsigned long long)num_moves);
     CHECK((one != NULL) || (num_rnr * RNR_RARE <= num_sent),
           "%llu of %llu messages found no buffer", (unsigned long long)num_rnr,
           (unsigned long long)num_sent);

@@ -529,8 +529,8 @@ int main(void)
     if (!one && ((sum.lanes_failed < count / 4) || (sum.given_up == 0) ||
                  (sum.again == 0) || (sum.stopped < count / 8) ||
                  (sum.unmet > count / 500))) {
-        printf("not ok - stress: %llu lanes failed, %llu requests were sent "
-               "again, %llu peers given up, %llu pairs never met, %llu were "
+        printf("not ok - stress: %llu lanes failed, %llu requests were "
+               "replayed, %llu peers given up, %llu pairs never met, %llu were "
                "stopped: too few faults for a stress test\n",
                (unsigned long long)sum.lanes_failed,
                (unsigned long long)sum.again, (unsigned long long)sum.given_up,
