@@ -1,7 +1,7 @@
 /*
- * Runs many ranks. Each rank sends to all others with MPI_Alltoallv, and then
- * waits in MPI_Barrier. All data is checked. The lengths differ between ranks
- * and rounds.
+ * Runs many ranks. Each rank sends to all other ranks with MPI_Alltoallv, and
+ * then waits in MPI_Barrier. All data is checked. The lengths differ between
+ * ranks and rounds.
  *
  * Rank 0 prints one line of JSON: the number of ranks, the times of three calls
  * in seconds, and the largest resident set size of a rank in bytes. The calls

@@ -41,7 +41,7 @@ typedef struct task {
     char *send, *recv;
     int *counts, *places; /* arguments of MPI_Alltoallv, one per rank */
     MPI_Request requests[2 * WINDOW];
-    MPI_Win window; /* in one-sided tests, the memory of this rank */
+    MPI_Win window; /* in one-sided tests, this rank's memory */
 } task_t;
 
 /* ---- one iteration of each test ---- */

@@ -190,7 +190,7 @@ static void peer_end(mrail_peer_t *peer)
     mrail_ctl_peer_failed(peer, -ESHUTDOWN);
 }
 
-/* A fuzz target has one thread, so no function of this file takes a lock. */
+/* A fuzz target has one thread, so the functions in this file take no locks. */
 FUZZ_UNTRACED
 static MRAIL_UNCHECKED void peer_drop(mrail_peer_t *peer)
 {

@@ -1,7 +1,7 @@
 /*
  * Memory and events that processes share, dma-buf descriptors, the remains of a
  * killed process, and CPU accesses to device memory. Each process calls cuInit
- * itself; the first one only starts the others.
+ * itself; the first process only starts the others.
  */
 #include "config.h"
 #include "gpu_test.h"

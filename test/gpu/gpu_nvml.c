@@ -109,8 +109,8 @@ static int test_links(void)
     return 0;
 }
 
-/* A process that uses NVML keeps its slot, and other processes cannot take
- * it. */
+/* A process that uses NVML keeps its slot, and other processes cannot use that
+ * slot. */
 static int test_slot(void)
 {
     unsigned before = session->pids[0] == getpid();

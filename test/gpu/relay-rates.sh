@@ -1,5 +1,5 @@
 #!/bin/sh
-# One pair of software GPUs with pairwise links of equal rate. 64 MiB take the
+# One pair of software GPUs with pairwise links of equal rate. 64 MiB use the
 # direct link alone, or also one or two relays. The rate must be at least 0.95
 # times that of one, two or three links.
 set -eu

@@ -273,7 +273,7 @@ static int run_exchange(mrail_relay_t *relay, uint8_t *bytes)
     return barrier();
 }
 
-/* Returns the device of this rank. */
+/* Returns this rank's device. */
 static CUdevice device(void)
 {
     int count = 1;

@@ -90,7 +90,7 @@ static void end(const char *name, const sroce_session_hold_t *hold)
     sroce_session_hold_close(hold);
 }
 
-/* 60 sessions must get different bases out of 254. Without the lock, two of
+/* 60 sessions must have different bases out of 254. Without the lock, two of
  * them would share a base in 999 of 1000 runs. */
 static void test_bases_differ(void **state)
 {

@@ -254,7 +254,7 @@ at 60s up' >"$tmp/long"
 $soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
 injector=$!
 await 3 says '0s down' "$tmp/injector"
-busy() { # the message must say only that another script runs
+busy() { # the only message must be that another script runs
     { grep -q "is already running a script: process $injector\$" "$1" &&
         [ "$(wc -l <"$1")" = 1 ]; } ||
         { fail "no message about the other script"; cat "$1"; }

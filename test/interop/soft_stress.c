@@ -375,7 +375,7 @@ static void run(void)
         atomic_fetch_add(&shared->err[me], 1);
     }
     /* A process that has finished stays alive, because it must still reply to
-     * the others. */
+     * its peers. */
     atomic_fetch_add(&shared->done, 1);
     while ((shared->done < opt.procs - opt.kill) && (now() < end) &&
            !shared->failed) {

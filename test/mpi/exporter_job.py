@@ -189,7 +189,7 @@ def test_stopped(watcher, pids):
     age = time.time() - watcher.scrape().value(
         "mrail_process_update_time_seconds", rank="2")
     os.kill(pids[2], signal.SIGCONT)
-    check("a stopped rank: the others are in a call", waits, waits)
+    check("a stopped rank: the other ranks are in a call", waits, waits)
     check("and its page is not updated", age > 1.5, age)
     check("afterwards, all ranks move again", eventually(lambda: all(
         value < 1 for _, value in watcher.scrape().values(

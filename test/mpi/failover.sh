@@ -27,7 +27,7 @@ drop_all()
     ctl --rail 2 loss=0
 }
 # A rail loses acknowledgements without a port event. Requests do not complete,
-# but datagrams get through, so probes are still answered.
+# but datagrams arrive, so probes are still answered.
 drop_acks()
 {
     ctl --node 1 --rail 2 drop_acks

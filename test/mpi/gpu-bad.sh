@@ -41,8 +41,8 @@ else
 fi
 run again 4 "$build/mpi_gpu_bad" again
 
-# Faults of relays in device memory, on one node with four GPUs. Each case has a
-# session of its own, because the faults of a session outlive a job.
+# Faults of relays in device memory, on one node with four GPUs. Each case has
+# its own session, because the faults of a session outlive a job.
 topology=1x1
 base=$session
 MRAIL_TEST_RUN="$options --gpus 4 --gpu-link mesh:40MB/s"

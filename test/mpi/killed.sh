@@ -70,7 +70,7 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     finish
 fi
 # A killed mpirun leaves Open MPI's session directory behind, so this script
-# places it in a directory of its own.
+# places it in its own directory.
 export TMPDIR="$tmp"
 signal_mpirun 'a killed mpirun' KILL
 finish

@@ -76,7 +76,7 @@ static int connect_partner(void)
            ops->ep_create(address[1], remote, &ep) == 0;
 }
 
-/* Registers the memory of this rank, and exchanges its description with the
+/* Registers this rank's memory, and exchanges its description with the
  * partner. */
 static int exchange_places(void)
 {

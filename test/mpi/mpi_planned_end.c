@@ -8,8 +8,8 @@
  *   exchange   all ranks send, mostly to rank 0
  *   relay      rank 0 sends to rank P/2, and all other ranks only relay
  *
- * The job has eight ranks, one per rail and node. If the program ends normally,
- * every byte was right. Otherwise the job ends itself with an error.
+ * The job has eight ranks, one per rail and node. If the program exits
+ * normally, every byte was correct. Otherwise, the job aborts with an error.
  */
 #include "config.h"
 #include "mpi_test.h"

@@ -332,7 +332,7 @@ static void test_threads(int number)
 
 static void test_freed(int number)
 {
-    mt_result("communicators come and go while another one works",
+    mt_result("communicators are created and freed while another is in use",
               run_workers(number, 1));
 }
 

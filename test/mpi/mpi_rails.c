@@ -1,7 +1,7 @@
 /*
  * Tests that each rail carries the bytes that plans assign to it, including the
- * bytes of relays. The ranks of the first half are on other nodes than the
- * others.
+ * bytes of relays. The first half of the ranks and the second half are on
+ * different nodes.
  *
  *   mpi_rails         one demand, and demands generated from seeds
  *   mpi_rails faults  one demand, with functions of the transport that fail
@@ -218,7 +218,7 @@ static void test_rails(void)
 
 /* ---- functions that fail ---- */
 
-/* Creates a communicator, which registers relay buffers of its own. Returns the
+/* Creates a communicator, which registers its own relay buffers. Returns the
  * sum of the bytes that were READ. */
 static uint64_t read_with(direct_fault_t fault, int *ok_p)
 {

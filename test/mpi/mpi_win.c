@@ -58,8 +58,8 @@ static int fenced(const char *memory, MPI_Win win)
     return ok;
 }
 
-/* All ranks take numbers from one counter. No number may repeat, and none may
- * be missing. */
+/* All ranks take numbers from one counter. Numbers must not repeat, and none
+ * may be missing. */
 static int counted(MPI_Win win)
 {
     enum { EACH = 20 };

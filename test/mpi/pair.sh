@@ -62,8 +62,8 @@ second_of()
 }
 
 # median_rate NAME FIRST LAST COLUMN: prints the median of the rates in the
-# seconds FIRST to LAST, or nothing if there are fewer than two. COLUMN is 1
-# for the pair, 2 for the others.
+# seconds FIRST to LAST, or nothing if there are fewer than two. COLUMN is 1 for
+# the pair, 2 for the other ranks.
 median_rate()
 {
     sed -n 's/^second \([0-9]*\): /\1 /p' "$tmp/$1" |
@@ -92,8 +92,8 @@ measure()
 }
 
 # Compares the job with the baseline and prints each bound that it misses, as
-# PHASE WHAT RATE BOUND. The pair also takes a share of rails 0 and 1 away from
-# the others: a quarter, because a node has four senders.
+# PHASE WHAT RATE BOUND. The pair also uses a share of rails 0 and 1: a quarter,
+# because a node has four senders.
 misses()
 {
     awk 'function check(what, rate, bound) {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # On one rank, one allocation of coll/mrail fails: private memory, the node's
 # shared memory, or the memory of a plan. Either all ranks must take the direct
-# path, or MPI must report the error and the job must end. No rank may hang, and
-# no byte may be wrong.
+# path, or MPI must report the error and the job must end. Ranks must not hang,
+# and every byte must be correct.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -89,7 +89,7 @@ at_least()
     fi
 }
 
-# Each resource that ends a job needs a job of its own, which takes seconds, so
+# Each resource that ends a job needs a separate job, which takes seconds, so
 # some cases run only with contrib/check --full.
 ranks=3 multi_rail='2x4 8'
 if [ -n "${MRAIL_TEST_FULL-}" ]; then

@@ -90,8 +90,8 @@ at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
 at packet 1800 for 30ms every 2500 node 1 down
 END_SCRIPT
 # On a busy machine, the fault injector may be late, so a rail may stay down
-# longer than the script says. The peer timeout is long enough that no peer is
-# given up.
+# longer than the script specifies. The peer timeout is long enough that no peer
+# is given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
     --mca coll_mrail_verbose 2 -x UCX_MRAIL_PEER_TIMEOUT=50"
 session=$session-faults # the previous session, without rates, may still exist

@@ -63,7 +63,7 @@ is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
 status=0
 "$mrail" top --rank 999 >"$tmp/none" 2>&1 || status=$?
 is 'filters: no matching rail causes exit status 1' 1 $status
-expect 'filters: a message says that no rail matches' "$tmp/none" \
+expect 'filters: a message reports that no rail matches' "$tmp/none" \
     '^mrail top: no rail of [0-9]+ processes matches'
 
 # Trace chunks and messages as they complete.

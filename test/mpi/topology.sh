@@ -163,9 +163,9 @@ chmod +x "$tmp/other"
 with=$tmp/other
 files="-x OMPI_MCA_coll_mrail_topology=$tmp/groups"
 sed 's/80MB/81MB/' "$tmp/groups" >"$tmp/other-groups"
-says 'rank 5 has another one' 'rank 5 has a different topology file from rank 0'
+says 'rank 5 has another file' 'rank 5 has a different topology file from rank 0'
 rm "$tmp/other-groups"
-says 'rank 5 has none' 'rank 5: .*/other-groups: No such file or directory'
+says 'rank 5 has no file' 'rank 5: .*/other-groups: No such file or directory'
 # In one leaf group, rail 0 of rank 5 is soft1.
 with="$tmp/some all all all all all soft1 all all --"
 sed 's/\(^ranks.*\)/\1\nreach 5 1 none/' "$tmp/groups" >"$tmp/file"

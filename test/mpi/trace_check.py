@@ -110,7 +110,7 @@ class Trace:
                 self.events.append(Event(packet))
 
     def process(self, track):
-        """Returns the name of the process of a track."""
+        """Returns the name of a track's process."""
         while not self.tracks[track].is_process:
             track = self.tracks[track].parent
         return self.tracks[track].name
@@ -246,7 +246,7 @@ def check_stats(trace, records, directory):
                     if record.name == kind)
         counted = sum(each[f"{kind}_bytes"] for each in counters)
         result(f"{kind}: the slices match the job's byte counter",
-               shown == counted, f"{shown}, the counter says {counted}")
+               shown == counted, f"{shown}, but the counter is {counted}")
     # A rail carries chunks and messages. The page contains the bytes of a rail,
     # and the counters those of all chunks; the difference is that of all
     # messages.

@@ -152,7 +152,7 @@ def test_killed(job, pid):
     os.kill(pid, signal.SIGKILL)
     check("MrailProcessEnded fires", fires(
         "MrailProcessEnded", mpi_job=job, pid=str(pid)), firing())
-    check("the counters of the process remain", number(
+    check("the counters of the killed process remain", number(
         'mrail_messages_sent_total{pid="%d"}' % pid) > 0)
 
 

@@ -31,7 +31,7 @@
 #define RAIL 50000000000u /* bytes per second */
 #define TIMES 9
 
-/* Bytes from a rank to all others, by rank. */
+/* Bytes from a rank to all other ranks, by rank. */
 static void draw_demands(uint64_t *bytes, uint32_t from, uint32_t num_ranks,
                          uint32_t large_ppm, uint64_t seed)
 {

@@ -136,7 +136,7 @@ static void test_single_flow(void **state)
     end();
 }
 
-/* No method may be faster than the bound, and each method must carry all bytes
+/* Every method must be at most as fast as the bound, and must carry all bytes
  * through the NICs. */
 static void test_bound(void **state)
 {

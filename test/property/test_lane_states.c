@@ -8,7 +8,7 @@
  * src/rail/conn/ctl_recv_lane.c. Once sent, a message may be received at any
  * later time, any number of times, or never. From every state that the search
  * finds, the messages that the ends repeat must lead both ends to the same
- * result. No end may use a lane whose QP the other end has destroyed.
+ * result. An end must never use a lane whose QP the other end has destroyed.
  */
 #include "config.h"
 #include "rail/proto/lane_state.h"

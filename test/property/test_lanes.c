@@ -331,8 +331,8 @@ static void check_indices(const side_t *side)
     }
 }
 
-/* A path that gets no replies is probed forever, so its probes do not mean
- * that work is pending. */
+/* A path without replies is probed forever, so its probes do not mean that work
+ * is pending. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {

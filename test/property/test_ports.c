@@ -292,7 +292,7 @@ static void test_single_lane_spread(void **state)
     }
 }
 
-/* A NIC that sends to all others must use all its lanes equally. */
+/* A NIC that sends to all other NICs must use all of its lanes equally. */
 static void test_single_lane_to_all(void **state)
 {
     enum { LANES = 8, UPLINKS = 8, NICS = 64 };

@@ -1,9 +1,9 @@
 /*
- * Tests src/relay with concurrent ranks: one thread for each rank, and one
- * shared-memory pool for each node. A rank must see all bytes of a buffer that
- * it receives. Threads share only buffers, rings and states, without a lock.
- * Only the network has a lock. The test targets the thread sanitizer, and
- * machines that reorder stores.
+ * Tests src/relay with concurrent ranks: one thread per rank, and one
+ * shared-memory pool per node. A rank must see all bytes of a buffer that it
+ * receives. Threads share only buffers, rings and states, without a lock. Only
+ * the network has a lock. The test targets the thread sanitizer, and machines
+ * that reorder stores.
  */
 #include "config.h"
 #include "relay_model.h"

@@ -1,6 +1,6 @@
 /*
- * A process writes to many peers without polling for a while. No completion may
- * be lost, and all WRITEs must complete.
+ * A process writes to many peers without polling for a while. Completions must
+ * not be lost, and all WRITEs must complete.
  */
 #include "config.h"
 #include "job.h"

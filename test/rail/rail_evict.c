@@ -297,7 +297,7 @@ static void mixed_put(job_t *job, mrail_rng_t *rng, unsigned to,
     }
 }
 
-/* Sends to a random peer for a while, and then to another one. */
+/* Sends to a random peer for a while, and then to another. */
 static void mixed_send(job_t *job, mrail_rng_t *rng)
 {
     mrail_ns_t begun = mrail_clock_now(), now_ns = begun, turn_ns = 0;

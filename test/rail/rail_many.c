@@ -1,6 +1,6 @@
 /*
- * 64 processes send to one slow receiver. No message may be lost or arrive out
- * of order, no sender may starve, and RNR NAKs must not occur. With
+ * 64 processes send to one slow receiver. All messages must arrive in order,
+ * every sender must make progress, and RNR NAKs must not occur. With
  * MRAIL_TEST_RNR=some, the receive queues are so small that RNR NAKs may occur,
  * but they must be rare.
  */

@@ -105,7 +105,7 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
     failed = job_result(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
                         "a message for the polled iface arrives", "it did not");
     failed |=
-        job_result(unpolled->next == 0, "the other iface gets no callback",
+        job_result(unpolled->next == 0, "the other iface receives no callback",
                    "%u calls", unpolled->next);
     job_barrier(job, 1);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;

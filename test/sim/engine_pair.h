@@ -109,8 +109,8 @@ extern uint8_t pair_memory[PUT_SIZE]; /* registered on both sides */
         }                                                                      \
     } while (0)
 
-/* Creates the engines and connects them to the devices. Each callback gets its
- * side as argument. */
+/* Creates the engines and connects them to the devices. The argument of each
+ * callback is its side. */
 void pair_open(uint64_t seed, const mrail_iface_params_t *callbacks);
 void pair_close(void);
 

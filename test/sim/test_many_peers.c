@@ -199,7 +199,7 @@ static void test_an_idle_peer_holds_no_send_buffers(void **state)
 
 static size_t idle_from, idle_to;
 
-/* Connects `hot` peers, then all others, which stay idle. */
+/* Connects `hot` peers, then all other peers, which stay idle. */
 static void connect_hot_and_idle(unsigned hot, unsigned max_qps, int all)
 {
     start(max_qps);
@@ -295,7 +295,7 @@ static void test_a_lost_peer_touches_no_idle_peer(void **state)
 static void test_a_search_for_lanes_is_bounded(void **state)
 {
     connect_hot_and_idle(HOT, MANY + MANY / 2, 0);
-    /* The first lanes of all peers leave room for 128 more peers. */
+    /* After the first lanes of all peers, 128 QPs are left. */
     script_connect(HOT, 2 * HOT, 1);
     for (unsigned i = 2 * HOT; i < 4 * HOT; ++i) {
         mrail_iface_enter(script.iface);
@@ -341,7 +341,7 @@ static void test_connecting_is_paced(void **state)
     assert_true(script.max_connecting <= CONNECTING);
 }
 
-/* A peer that does not answer must not keep the others from connecting. */
+/* A peer that does not answer must not prevent other peers from connecting. */
 static void test_silent_peers_do_not_delay_others(void **state)
 {
     start(32768);
@@ -454,8 +454,8 @@ static void test_a_tenth_vanishes(void **state)
     assert_traffic_arrives(10 * SECOND);
 }
 
-/* In every interval, each idle peer must get one request, but not all peers at
- * once. */
+/* In every interval, each idle peer must receive one request, but not all peers
+ * at the same time. */
 static void test_keepalives_are_spread(void **state)
 {
     uint64_t before, most = 0, total;

@@ -57,7 +57,7 @@ static uint32_t below(writer_t *w, uint32_t bound)
     return mrail_rng_below(&w->rng, bound);
 }
 
-/* Disturbs a rail. Some traffic still gets through. */
+/* Disturbs a rail. Some packets still arrive. */
 static void degrade(writer_t *w)
 {
     switch (below(w, 6)) {

@@ -434,13 +434,13 @@ else
     not_ok 'uneven: the archive is bounded' "$size bytes"
 fi
 
-# Two hosts that need more than the whole size get equal shares. Each is queried
-# once, because nothing is left.
+# Two hosts that each need more than the whole size are given equal shares. Each
+# is queried once, because nothing is left.
 mkdir "$pages/twin"
 cp -p "$pages/killed/"* "$pages/twin/"
 : >"$tmp/visits"
 gather twins 0 '2 of 2 hosts' --max-size 4m killed twin
-is 'twins: both get equal shares' "$(left_out "$tmp/twins.tar.gz" killed)" \
+is 'twins: both have equal shares' "$(left_out "$tmp/twins.tar.gz" killed)" \
     "$(left_out "$tmp/twins.tar.gz" twin)"
 expect_count 'twins: each is queried once' "$tmp/visits" . 2
 

@@ -152,7 +152,7 @@ takes_demand()
     "$build/mrail-plan" --topo "$tmp/topology" --demand "$1"
 }
 
-# Each sample gets its own session, because the fault injector of the previous
+# Each sample has its own session, because the fault injector of the previous
 # sample may still be clearing its faults.
 takes_script()
 {

@@ -119,7 +119,7 @@ class Runs(unittest.TestCase):
             self.assertEqual(bench.run(['echo', 'fine']), 'fine\n')
 
     def test_wrong_pick(self):
-        """a wrong result in one case does not affect the others"""
+        """a wrong result in one case does not affect other cases"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             found = [{'size': 1, 'pattern': 'uniform', 'median_s': 2,

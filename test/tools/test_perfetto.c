@@ -763,7 +763,7 @@ static void test_missed_forecasts(void **state)
     has("4{10:'forecast' 3:5 } ");
 }
 
-/* A communicator that reuses another one's slot has its own tracks. */
+/* A communicator that reuses another communicator's slot has its own tracks. */
 static void test_forecasts_of_a_reused_place(void **state)
 {
     mrail_plans_comm_t *plan = forecast(0, 1000);

@@ -172,8 +172,7 @@ static void test_lowest_rate(void **state)
                      (uint64_t)((double)CHUNK * 1e9 / (400.0 * US)));
 }
 
-/* A poll that returns eight completions at once does not look like a low
- * rate. */
+/* A poll that returns eight completions does not look like a low rate. */
 static void test_late_poll(void **state)
 {
     for (unsigned round = 0; round < 20; ++round) {

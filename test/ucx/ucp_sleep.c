@@ -388,8 +388,8 @@ static void test_room_stolen(void)
     }
 }
 
-/* A process may exit only when the other one knows that all data has arrived.
- * Until then, it continues to reply. */
+/* A process may exit only when the other process knows that all data has
+ * arrived. Until then, it continues to reply. */
 static void leave_together(int fd)
 {
     struct pollfd event = {.fd = fd, .events = POLLIN};

@@ -679,7 +679,7 @@ void *__wrap_realloc(void *p, size_t size)
 
 /* Every allocation fails once. The check must report the failure and leak
  * nothing. 80 uplinks make each array grow a second time, but NVUE has only 32
- * marks, so it gets 30 uplinks. */
+ * marks, so its test uses 30 uplinks. */
 static void test_every_allocation(void **state)
 {
     (void)state;

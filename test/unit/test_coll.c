@@ -363,7 +363,7 @@ static void test_inflight_limit(void **state)
 
 /* ---- schedule ---- */
 
-/* Describes a rank: flags, its rail, and its bytes for each rank. */
+/* Describes a rank: flags, its rail, and its bytes to each rank. */
 enum { FLAGS, PORT, OUT, IN, BYTES };
 
 /* All ranks of a job, simulated in one process. */

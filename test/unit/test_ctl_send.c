@@ -124,7 +124,7 @@ static void test_slow_device_retires_no_path(void **state)
     for (unsigned i = 0; i < PEERS * LANES; ++i) {
         assert_int_equal(health(i / LANES, i % LANES), MRAIL_HEALTH_UP);
     }
-    assert_int_equal(answered, PEERS * LANES); /* one probe for each lane */
+    assert_int_equal(answered, PEERS * LANES); /* one probe per lane */
     send_all();
 }
 
@@ -894,8 +894,8 @@ int sched_yield(void)
     return 0;
 }
 
-/* One rail has failed and the other one is slow. Each peer must receive BYE
- * over the slow rail. */
+/* One rail has failed and the other is slow. Each peer must receive BYE over
+ * the slow rail. */
 static void test_bye_waits_for_a_buffer(void **state)
 {
     unsigned heard = 0;

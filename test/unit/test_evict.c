@@ -541,7 +541,7 @@ static void test_last_for_messages_is_refused(void **state)
 }
 
 /* The eviction of both lanes is requested at the same time. Once the first lane
- * has been evicted, the other one is the last that carries messages, and must
+ * has been evicted, the second is the last that carries messages, and must
  * stay. */
 static void test_one_of_two_for_messages_stays(void **state)
 {

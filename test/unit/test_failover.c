@@ -425,8 +425,8 @@ static void test_invalid_key_fails_one_endpoint(void **state)
 }
 
 /* The parts that were on other lanes must not be replayed, and the rest must
- * not be sent. A flush of the iface must also fail, because a PUT need not have
- * a completion of its own. */
+ * not be sent. A flush of the iface must also fail, because a PUT may have no
+ * completion of its own. */
 static void test_invalid_key_of_a_large_put(void **state)
 {
     mrail_iov_t iov = {.buffer = memory, .length = LENGTH};

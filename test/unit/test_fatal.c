@@ -1,7 +1,7 @@
 /*
  * Tests the loss of a device (IBV_EVENT_DEVICE_FATAL), which then returns no
- * request. The other rails take over the work, and nothing may call the device
- * any more. A rail whose completion queue or shared receive queue fails is
+ * request. The other rails take over the work, and further calls must not use
+ * the device. A rail whose completion queue or shared receive queue fails is
  * treated as lost.
  */
 #include "config.h"

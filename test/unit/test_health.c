@@ -129,7 +129,7 @@ static void test_port_down_alone(void **state)
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
 }
 
-/* Datagrams get through, but requests do not, so only a new QP can help. */
+/* Datagrams arrive, but requests do not, so only a new QP can help. */
 static void test_stuck_retires(void **state)
 {
     mrail_health_t health;

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 /* A rejected request is repeated when a lane is available again. The peer no
- * longer has that request, so it must send a new one to get the lane. */
+ * longer has that request, so it must send a new request for the lane. */
 static void test_late_repeat(void **state)
 {
     start(4);
@@ -158,7 +158,7 @@ static void test_earlier_epoch(void **state)
 }
 
 /* A request for the next epoch shows that the peer has reaped the lane. That
- * confirms the eviction, and the peer gets a new lane. */
+ * confirms the eviction, and a new lane is connected. */
 static void test_next_epoch(void **state)
 {
     uint32_t seq;

@@ -221,8 +221,8 @@ static void test_hello_reply_uses_same_rail(void **state)
     }
 }
 
-/* The peer's receive buffers have a different size. No lane may be opened, but
- * the peer must get a reply, so that it also detects the difference. */
+/* The peer's receive buffers have a different size. The engine must not open a
+ * lane, but must reply, so that the peer also detects the difference. */
 static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
@@ -713,7 +713,7 @@ static void test_reads_fit_both_devices(void **state)
     start(64);
 }
 
-/* ---- many requests at once ---- */
+/* ---- many requests at the same time ---- */
 
 #define REQUESTS 6
 

@@ -117,7 +117,7 @@ static void test_gid_has_moved(void **state)
             assert_null(peer_of(0)->pair_handles[i].ah);
         }
     }
-    run_control(25 * MRAIL_NS_PER_MS); /* the probe is sent again */
+    run_control(25 * MRAIL_NS_PER_MS); /* the probe is resent */
     assert_int_equal(handle(0)->grh.sgid_index, 2);
     assert_int_equal(engine->rails[1].attr.gid_index, 0);
 }

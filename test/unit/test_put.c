@@ -308,7 +308,7 @@ static void test_flush_during_failover(void **state)
     run_control(20 * MRAIL_NS_PER_MS);
     fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
     progress_engine();
-    lane_of(1)->held = 1; /* takes no replay yet */
+    lane_of(1)->held = 1; /* accepts no replay yet */
     confirm_broken(0, 0, 0);
     progress();
     assert_int_equal(completions.count, 0);

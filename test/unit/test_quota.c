@@ -351,7 +351,7 @@ static void test_equal_lanes(void **state)
 }
 
 /* Lanes share the quota of a rail in proportion to their uplinks. An uplink
- * that is down gets no bytes. Each rail has a lane on each uplink. */
+ * that is down carries no bytes. Each rail has a lane on each uplink. */
 static void test_unequal_uplinks(void **state)
 {
     static const double slow[] = {2e9, 1e9}, dead[] = {0, 1e9};

@@ -163,8 +163,8 @@ static void test_rack_local(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* Two flows with the same source port take the same uplink, and each gets half
- * of its rate. */
+/* Two flows with the same source port take the same uplink, and share its rate
+ * equally. */
 static void test_stock_ports_collide(void **state)
 {
     mrail_fabric_t *fabric =
@@ -251,8 +251,8 @@ static void test_failed_uplink(void **state)
  * link of the segment, so it is as fast as spraying. With the rules of DNLB,
  * the spines hash the flows from the cores. The links to a leaf together have
  * twice the rate of the core links. An exchange is then as fast as spraying
- * unless one link gets more than half of the flows of its spine, and no
- * exchange may be much slower. */
+ * unless one link carries more than half of its spine's flows, and no exchange
+ * may be much slower. */
 static void test_parallel_links_below_cores(void **state)
 {
     mrail_fabric_t *fabric =

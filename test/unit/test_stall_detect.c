@@ -410,7 +410,7 @@ static void test_answers_in_a_burst(void **state)
     end();
 }
 
-/* Both paths were silent, and the other one recovered after 200 ms. This path
+/* Both paths were silent, and the other path recovered after 200 ms. This path
  * must therefore be given the same time. */
 static void test_shared_silence(void **state)
 {
@@ -458,8 +458,8 @@ static void test_one_path_is_silent(void **state)
 }
 
 /* Probes of the path are answered, but requests of this lane do not complete.
- * The other lane is idle, so it gets a READ for comparison, and that READ
- * completes. */
+ * The other lane is idle, so a READ is posted on it for comparison, and that
+ * READ completes. */
 static void test_stuck(void **state)
 {
     unsigned busy, ticks = 0;

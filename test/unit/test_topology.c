@@ -803,7 +803,7 @@ static void test_bytes_of_uplinks(void **state)
 }
 
 /* A rail has two lanes for each of four uplinks. An uplink with half the rate
- * of the others gets half of their bytes. */
+ * of the others carries half as many bytes. */
 static void test_slow_uplink(void **state)
 {
     const mca_coll_mrail_schedule_entry_t *entry;

@@ -5,11 +5,11 @@
 #
 # With rules, the uplinks of a leaf must also be balanced. The job measures the
 # same size twice: lanes connect during the first part, in which the first lanes
-# carry several megabytes more than the others. Only the second part must be
-# balanced. Four jobs on an idle machine had 1.00 to 1.14 times the mean load on
-# the busiest uplink of a leaf, because the devices retransmit what the emulated
-# machine drops. The loads on plain ECMP, 1.00 to 2.07 in the same jobs, are
-# only printed.
+# carry several megabytes more than the other lanes. Only the second part must
+# be balanced. Four jobs on an idle machine had 1.00 to 1.14 times the mean load
+# on the busiest uplink of a leaf, because the devices retransmit what the
+# emulated machine drops. The loads on plain ECMP, 1.00 to 2.07 in the same
+# jobs, are only printed.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -62,9 +62,9 @@ uplinks()
     done >"$log/$1"
 }
 
-# sent FROM TO: prints a line for each leaf, "LEAF BYTES BYTES BYTES BYTES
-# BUSIEST": the bytes that its uplinks sent between two readings. BUSIEST is the
-# load of the busiest uplink, in parts per thousand of the mean.
+# sent FROM TO: prints a line per leaf, "LEAF BYTES BYTES BYTES BYTES BUSIEST":
+# the bytes that its uplinks sent between two readings. BUSIEST is the load of
+# the busiest uplink, in parts per thousand of the mean.
 sent()
 {
     paste -d ' ' "$log/$1" "$log/$2" | awk '{

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that the kernel's device completes a READ with success only when all of
-# its bytes have arrived. No code under test takes part. The check does not run
+# its bytes have arrived. No code from this tree is used. The check does not run
 # by default, because it fails with a kernel that has the defect described in
 # docs/troubleshooting.md. Linux 6.1 fails in the last case, Linux 6.12 in all.
 set -u

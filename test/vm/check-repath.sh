@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that a busy queue pair moves, through SQD, to other source ports and
-# thus to other uplinks. No message may be lost, and the ports must appear on
+# thus to other uplinks. All messages must arrive, and the ports must appear on
 # the wire.
 set -u
 # shellcheck source=test/vm/lib.sh

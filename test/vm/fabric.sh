@@ -16,7 +16,8 @@
 #
 # Usage: fabric.sh plan FOLDER       writes the commands into the folder
 #        fabric.sh up FOLDER         sets up the fabric as planned
-#        fabric.sh spine S up|down   the links of S at both leaves; the others are up
+#        fabric.sh spine S up|down   the links of S at both leaves; others are
+#                                    up
 #        fabric.sh uplinks LEAF      bytes sent by each uplink, in order
 set -eu
 mtu=4200 # IB MTU 4096 and its headers

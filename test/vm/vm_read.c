@@ -1,13 +1,13 @@
 /*
  * Checks that a READ that completes successfully has transferred all bytes,
  * even if packets are lost, delayed or reordered. Only libibverbs and the
- * kernel take part.
+ * kernel are involved.
  *
  * usage: vm_read DEVICE listen|HOST PORT [--seconds N] [--bytes N] [--depth N]
  *                [--timeout N] [--sends]
  *
  * The end that connects reads from the memory of the end that listens. When its
- * queue pair fails, both ends set up another one. Both ends must be given the
+ * queue pair fails, both ends set up a new one. Both ends must be given the
  * same options.
  *
  *   --seconds  how long READs are posted (10)
