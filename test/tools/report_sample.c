@@ -3,8 +3,8 @@
  *
  *   report_sample HTML JSON RANKS RAILS SECONDS [archive]
  *
- * The name of the job contains HTML. With "archive", the job is in an archive of
- * three hosts, of which one is missing.
+ * The name of the job contains HTML. With "archive", the job is in an archive
+ * of three hosts, one of which is missing.
  */
 #include "config.h"
 #include "report_job.h"

@@ -37,7 +37,7 @@ static double number(const cJSON *object, const char *key)
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
 
     if (!cJSON_IsNumber(item)) {
-        fail_msg("no number %s", key);
+        fail_msg("there is no number %s", key);
     }
     return item->valuedouble;
 }
@@ -62,7 +62,8 @@ static double sum_of_points(const cJSON *object)
     return sum;
 }
 
-/* The points of the processes add up to those of the rails, and to all bytes. */
+/* The points of the processes add up to those of the rails, and to the total
+ * bytes. */
 static void test_figures_agree(void **state)
 {
     report_model_t model;
@@ -227,7 +228,7 @@ static char *data_of(const char *page)
     return strndup(from, (size_t)(to - from));
 }
 
-/* No text can leave its place in the page. */
+/* Text from the job cannot escape its element in the page. */
 static void test_hostile_texts(void **state)
 {
     static const char evil[] = "</script><img src=x onerror=alert(1)>&";
