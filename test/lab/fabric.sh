@@ -320,7 +320,7 @@ hide="mount --bind /dev/null '$(readlink -f "$nft")' && exec \"\$@\""
 for flags in -m -Urm; do
     unshare $flags sh -c "$hide" - true 2>/dev/null && break
 done
-expect_run 'a missing program is reported' 1 'nft is not on PATH.*package nftables' \
+expect_run 'a missing program is reported' 1 'nft not found in PATH.*nftables package' \
     unshare $flags sh -c "$hide" - \
     "$lab" "$tmp/one.fabric" --routing rules -- true
 finish

@@ -66,7 +66,7 @@ for fault in copy_error cut reset kill; do
         ok "$fault: the job ends"
     fi
     [ $fault = kill ] || expect "$fault: a message states the reason" "$tmp/err" \
-        'a planned exchange has failed at rank [0-9]* \(|a copy of .* failed'
+        'a planned exchange has failed on rank [0-9]* \(|a copy of .* failed'
 done
 session=$base
 nothing_left 'bad memory'

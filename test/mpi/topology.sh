@@ -94,7 +94,7 @@ explained "$tmp/groups"
 expect 'uplinks unknown to the lanes: planned' "$tmp/out" \
     'MPI_COMM_WORLD: planned: [0-9.]* ms, without a plan [0-9.]* ms'
 expect 'uplinks unknown to the lanes: bytes of an uplink' "$tmp/out" \
-    'leaf group 1, rail 0, up: [0-9.]* MB by the plan, [0-9.]* MB without it'
+    'leaf group 1, rail 0, up: [0-9.]* MB with the plan, [0-9.]* MB without,'
 export OMPI_MCA_coll_mrail_plan_budget=1
 explained "$tmp/groups"
 expect 'a plan that saves more time than it costs' "$tmp/out" \

@@ -66,7 +66,7 @@ refused 'no job' 1 '^mrail trace: no process of this user keeps records' \
     -o "$tmp/refused"
 refused 'no file' 1 'refused.page: the file cannot be opened' \
     -o "$tmp/refused" "$tmp/refused.page"
-refused '--duration without -o' 2 '^mrail trace: --duration needs -o FILE$' \
+refused '--duration without -o' 2 '^mrail trace: --duration requires -o FILE$' \
     --duration 1
 refused '-o with --raw' 2 'cannot be combined with --raw' \
     -o "$tmp/refused" --raw

@@ -154,9 +154,9 @@ nothing_unpacked()
     [ -z "$(ls "$TMPDIR")" ]
 }
 
-expect_run 'a host that is an option' 2 "'-oProxyCommand=x' is no name of a host" \
+expect_run 'a host that is an option' 2 "'-oProxyCommand=x' is not a host name" \
     "$collect" -- -oProxyCommand=x
-expect_run 'a host with a path' 2 "'../n1' is no name of a host" "$collect" ../n1
+expect_run 'a host with a path' 2 "'../n1' is not a host name" "$collect" ../n1
 expect_run 'a host that is named twice' 2 'host n1 is named twice' \
     "$collect" n1 n2 n1
 expect_run 'no command for ssh' 2 'expected a command' "$collect" --ssh ' ' n1
@@ -314,25 +314,25 @@ fi
 
 # ---- hosts that fail ----
 
-gather gone 1 'host gone is missing: it cannot be reached: ssh: connect to host gone port 22: No route' \
+gather gone 1 'host gone is missing: cannot be reached: ssh: connect to host gone port 22: No route' \
     n1 gone
 expect 'gone: the archive has the other host' "$tmp/out" '1 of 2 hosts, 2 processes'
-view gone 0 'host gone is missing: it cannot be reached: ssh: connect' diagnose
-view gone 0 'host gone is missing: it cannot be reached: ssh: connect' report --json
+view gone 0 'host gone is missing: cannot be reached: ssh: connect' diagnose
+view gone 0 'host gone is missing: cannot be reached: ssh: connect' report --json
 figures gone '1 of 2 hosts' \
     '"1 of 2 hosts is missing: gone." in report["summary"]' \
-    'report["archive"]["hosts"][1]["error"].startswith("it cannot be reached")'
-gather lost 1 'it cannot be reached: sh: 1: /opt/mrail: not found' n1 lost
-gather early 1 'host early is missing: it cannot be reached: ssh ended with status 3' \
+    'report["archive"]["hosts"][1]["error"].startswith("cannot be reached")'
+gather lost 1 'cannot be reached: sh: 1: /opt/mrail: not found' n1 lost
+gather early 1 'host early is missing: cannot be reached: ssh exited with status 3' \
     n1 early
-gather newer 1 'host newer is missing: it runs another version of mrail' n1 newer
-gather wrong 1 'host wrong is missing: its answer is not valid' n1 wrong
-gather chatty 1 'host chatty is missing: it prints too many lines' n1 chatty
-gather cut 1 'host cut is missing: its answer: it is truncated or damaged' n1 cut
-gather bomb 1 'host bomb is missing: its answer: it is larger than it may be' \
+gather newer 1 'host newer is missing: it runs a different version of mrail' n1 newer
+gather wrong 1 'host wrong is missing: invalid response' n1 wrong
+gather chatty 1 'host chatty is missing: too many lines of output' n1 chatty
+gather cut 1 'host cut is missing: response: truncated or damaged' n1 cut
+gather bomb 1 'host bomb is missing: response: larger than the maximum size' \
     --max-size 1600k n1 bomb
-gather mute 1 'host mute is missing: it gave no answer for 1 s' --timeout 1 n1 mute
-gather nobody 1 'mrail collect: no host gave an answer' gone early
+gather mute 1 'host mute is missing: no response for 1 s' --timeout 1 n1 mute
+gather nobody 1 'mrail collect: no host responded' gone early
 no_archive nobody
 expect_run 'a program that does not exist' 1 'cannot run .*/nowhere: No such file' \
     "$collect" -o "$tmp/nowhere.tar.gz" --ssh "$tmp/nowhere" n1
@@ -471,7 +471,7 @@ fi
 
 expect_run 'an archive that does not exist' 1 'none.tar.gz: No such file' \
     "$build/mrail-diagnose" --archive "$tmp/none.tar.gz"
-expect_run 'a directory' 1 'it cannot be read: Is a directory' \
+expect_run 'a directory' 1 'cannot be read: Is a directory' \
     "$build/mrail-top" --archive "$tmp"
 python3 - "$tmp" <<'END'
 import gzip
@@ -578,32 +578,32 @@ links("symlink", tarfile.SYMTYPE)
 links("hardlink", tarfile.LNKTYPE)
 links("device", tarfile.CHRTYPE)
 END
-view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' top
-view cut-2 0 'cut-2.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
+view cut-1 1 'cut-1.tar.gz: not a mrail collect archive' top
+view cut-2 0 'cut-2.tar.gz: truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
     top
-view cut-3 0 'cut-3.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
+view cut-3 0 'cut-3.tar.gz: truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
     diagnose
 for name in text nothing zeros format symlink hardlink device; do
-    view $name 1 'it is not an archive of mrail collect' diagnose
+    view $name 1 'not a mrail collect archive' diagnose
 done
-view version 1 'it has version 2 of the format, and this mrail reads version 1' \
+view version 1 'format version 2, but this mrail reads only version 1' \
     trace
-view path 1 "it has a file '../../../tmp/mrail-telemetry.0.1.1', which is none" top
-view host 1 "it has a host '../n1', which is not valid" top
-view gone-host 1 'it has other files than its manifest says' top
+view path 1 "lists file '../../../tmp/mrail-telemetry.0.1.1', which is not" top
+view host 1 "an invalid or duplicate host '../n1'" top
+view gone-host 1 'the files do not match the manifest' top
 view offset 0 '2 of 2 hosts' top
 view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' top
-view other-page 1 'it contains no telemetry' diagnose
-view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' report --json
-view cut-2 0 'cut-2.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files' \
+view other-page 1 'no telemetry in this archive' diagnose
+view cut-1 1 'cut-1.tar.gz: not a mrail collect archive' report --json
+view cut-2 0 'cut-2.tar.gz: truncated or damaged; [0-9]+ of [0-9]+ files' \
     report --json alpha
 figures cut-2 '2 hosts' \
     '"The archive was truncated or damaged, and " in report["summary"]' \
     'report["archive"]["files_lost"] > 0'
 for name in text nothing zeros; do
-    view $name 1 'it is not an archive of mrail collect' report --json
+    view $name 1 'not a mrail collect archive' report --json
 done
-view version 1 'it has version 2 of the format, and this mrail reads version 1' \
+view version 1 'format version 2, but this mrail reads only version 1' \
     report --json
 view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' \
     report --json
@@ -622,7 +622,7 @@ for option in '--dir /tmp' '--time 1' '--interval 1'; do
         "report: --archive cannot be combined with ${option%% *}" \
         "$build/mrail-report" --json --archive "$tmp/two.tar.gz" $option
 done
-expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
+expect_run 'a TMPDIR that does not exist' 1 'cannot create a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
 
 # ---- signals ----

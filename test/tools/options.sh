@@ -121,7 +121,7 @@ refused 'two reports in one call' 'only one of --config' info --config --memory
 refused 'a value that is missing' '--rate requires a value: --rate LIST' run --rate
 refused 'a value that is missing before --' '--rate requires a value' \
     run --rate -- true
-refused 'a flag with a value' '--print does not have a value' run --print=yes true
+refused 'a flag with a value' '--print does not take a value' run --print=yes true
 refused 'a number that is too large' 'expected a number from 1 to 1000000' \
     run -np 1000001 true
 refused 'a malformed time' 'expected a time from 0.1 to 3600 seconds' \

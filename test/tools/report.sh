@@ -88,7 +88,7 @@ for key in a:
 # ---- options ----
 
 refused 'neither -o nor --json' 2 'report: give -o FILE, or --json' "$report"
-refused '--force without -o' 2 'report: --force needs -o FILE' \
+refused '--force without -o' 2 'report: --force requires -o FILE' \
     "$report" --json --force
 refused 'two jobs' 2 "report: unknown argument 'b'" "$report" --json a b
 refused 'a time that is too short' 2 'expected a time from 0.1 to 604800' \

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
     static const pages_host_t hosts[] = {
         {.name = "node1"},
         {.name = "node2", .offset_ns = -2500000, .bound_ns = 123456},
-        {.name = "node3", .error = "it cannot be reached: <b>no route"}};
+        {.name = "node3", .error = "cannot be reached: <b>no route"}};
     report_archive_t archive;
     report_model_t model;
     FILE *page, *json;

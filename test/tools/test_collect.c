@@ -106,10 +106,10 @@ static void test_bad_manifests(void **state)
     static const bad_manifest_t bad[] = {
         {"", -EINVAL, "not JSON"},
         {"{", -EINVAL, "not JSON"},
-        {"[]", -EINVAL, "not an archive of mrail collect"},
-        {"{\"format\": \"zip\"}", -EINVAL, "not an archive of mrail collect"},
+        {"[]", -EINVAL, "not a mrail collect archive"},
+        {"{\"format\": \"zip\"}", -EINVAL, "not a mrail collect archive"},
         {"{\"format\": \"mrail archive\", \"version\": 2}", -EPROTO,
-         "version 2 of the format, and this mrail reads version 1"},
+         "format version 2, but this mrail reads only version 1"},
         {"{\"format\": \"mrail archive\", \"version\": \"1\"}", -EINVAL,
          "'version'"},
         {"{\"format\": \"mrail archive\", \"version\": 1}", -EINVAL,
@@ -132,7 +132,7 @@ static void test_bad_manifests(void **state)
          -EINVAL, "'size'"},
         {HEAD HOST("n1", "0",
                    "{\"name\": \"mrail-telemetry.0.1.1\", \"size\": 0}") "]}",
-         -EINVAL, "none of mrail"}};
+         -EINVAL, "not a telemetry file"}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
         int ret = parse(bad[i].text);
@@ -322,7 +322,7 @@ static void test_too_large(void **state)
     make_manifest(&manifest);
     fd = written(&manifest, 1);
     assert_int_equal(read_archive(fd, 2000, &count), -EFBIG);
-    assert_string_equal(error, "it is larger than it may be");
+    assert_string_equal(error, "larger than the maximum size");
     assert_int_equal(count, 2);
     close(fd);
     collect_manifest_cleanup(&manifest);

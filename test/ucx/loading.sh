@@ -27,7 +27,7 @@ cp "$shim" "$tmp/copy/libuct_mrail.so.0"
 LD_PRELOAD="$tmp/copy/libuct_mrail.so.0" UCX_TLS=mrail,self "$ucx_info" -v \
     >"$tmp/log" 2>&1
 expect_count 'a missing transport file is named' "$tmp/log" \
-    'there is no mrail-uct.so' 1
+    'cannot find or read mrail-uct.so' 1
 cp "$libs/mrail-uct.so" "$tmp/copy"
 on_rails 1 2 0 sh -c '
     LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0:$1; shift; exec "$@"' \
