@@ -288,3 +288,58 @@ listens()
 processes()
 {
     # The glob matches file names; grep reads its pattern from stdin.
+    # shellcheck disable=SC2062
+    printf '%s\n' "$1" | grep -laFf - /proc/[0-9]*/cmdline 2>/dev/null |
+        sed 's|/proc/\([0-9]*\)/.*|\1|' | grep -vx $$ || true
+}
+
+# json_sum NAME [FILE...]: prints the sum of all members with that name. Reads
+# stdin by default.
+json_sum()
+{
+    tap_name=$1
+    shift
+    cat "$@" | grep -o "\"$tap_name\": [0-9]*" |
+        awk '{ n += $2 } END { printf "%.0f\n", n }'
+}
+
+# ---- software rails ----
+
+# on_rails NODES RAILS NODE COMMAND...: runs the command on software rails,
+# with a time limit.
+on_rails()
+{
+    tap_nodes=$1 tap_rails=$2 tap_node=$3
+    shift 3
+    timeout 60 "$soft" --session "$session" --nodes "$tap_nodes" \
+        --rails "$tap_rails" --node "$tap_node" -- "$@"
+}
+
+# For sh -c: runs a command with a library preloaded before or after the
+# software device.
+# shellcheck disable=SC2016 # expanded by the inner shell
+before_device='LD_PRELOAD=$0:$LD_PRELOAD exec "$@"'
+# shellcheck disable=SC2016
+behind_device='LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"'
+
+# ---- cleanup ----
+
+# Kills the processes that this script started, and removes its directories.
+tap_cleanup()
+{
+    jobs -p >"$tmp/jobs" 2>/dev/null
+    while read -r tap_job; do
+        kill "$tap_job" 2>/dev/null || true
+    done <"$tmp/jobs"
+    rm -rf "$tmp" "$tap_pages"
+}
+
+tap_pages=
+tmp=$(mktemp -d) || bail_out 'cannot create a temporary directory'
+trap tap_cleanup EXIT
+trap 'exit 143' HUP INT TERM
+# Holds only the telemetry pages of this script's jobs. They are in memory, as
+# by default.
+tap_pages=$(mktemp -d /dev/shm/mrail-test.XXXXXX) ||
+    bail_out 'cannot create a directory in /dev/shm'
+export UCX_MRAIL_TELEMETRY_DIR="$tap_pages"

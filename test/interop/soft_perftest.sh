@@ -3,8 +3,9 @@
 # combination. perftest does not check data. Both ends must therefore exit
 # successfully and print one row of figures for each size. The device must also
 # have carried the bytes without rejecting a request or losing a packet. Word
-# splitting is intended, and soft_lib.sh uses some of the variables. shellcheck
-# disable=SC2034,SC2086 shellcheck source=test/interop/soft_lib.sh
+# splitting is intended, and soft_lib.sh uses some of the variables.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 need ib_write_bw ib_send_bw ib_read_bw ib_atomic_bw \
     ib_write_lat ib_send_lat ib_read_lat ib_atomic_lat

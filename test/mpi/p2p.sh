@@ -8,7 +8,7 @@ require_env mpi_p2p
 
 run 'p2p succeeds' 4 "$build/mpi_p2p"
 
-# A message of 40 KB is sent as four active messages. If the rails are slower
+# A 40 KB message is sent as four active messages. If the rails are slower
 # than a memory copy, these four must use all rails.
 rm -rf "$tmp/stats"
 mkdir "$tmp/stats"

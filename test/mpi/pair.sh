@@ -16,7 +16,8 @@ SECONDS_OF_JOB=8
 ATTEMPTS=3
 
 # The pair consists of the last rank of each half. All other ranks use only
-# rails 0 and 1. shellcheck disable=SC2016 # expanded by the inner shell
+# rails 0 and 1.
+# shellcheck disable=SC2016 # expanded by the inner shell
 limited='case $OMPI_COMM_WORLD_RANK in
 3 | 7) [ -z "$PAIR_DEVICES" ] || export UCX_MRAIL_DEVICES=$PAIR_DEVICES ;;
 *) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;

@@ -67,7 +67,7 @@ sleep 1
 ctl --node 1 up
 status=0
 wait $job || status=$?
-if [ $status = 0 ] && grep -q '^ok - what rank 1 sent' "$tmp/out"; then
+if [ $status = 0 ] && grep -q '^ok - the message from rank 1 is correct' "$tmp/out"; then
     ok 'a peer that is unreachable for a second: the job continues'
 else
     not_ok 'a peer that is unreachable for a second: the job continues' \

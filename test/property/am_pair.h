@@ -87,7 +87,8 @@ static inline int is_usable(const end_t *end, unsigned i)
     return !end->lane[i].noticed;
 }
 
-/* Each returns 1 if it did anything. `of`, `from`: index of the end. */
+/* Each function returns 1 if it did anything. `of` and `from` are the index of
+ * an end. */
 int send_message(unsigned from);
 int send_replies(unsigned from);
 int request_ack(unsigned from);

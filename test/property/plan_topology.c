@@ -157,7 +157,7 @@ static void make_ranks(machine_t *w)
     }
 }
 
-/* Lets ranks reach further rails: the next one, any, or all. Some ranks reach
+/* Connects ranks to further rails: the next one, any, or all. Some ranks reach
  * none. */
 static void make_reach(machine_t *w)
 {

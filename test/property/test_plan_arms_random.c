@@ -7,7 +7,7 @@
  * - The plan does not exceed the best method by more than its gap.
  * - The pairwise exchange is not faster than all of its paths at the same time.
  *
- * All bytes of the demands may be relayed, as with the methods.
+ * All bytes of a demand may be relayed, as the methods assume.
  *
  * MRAIL_TEST_SEED=N replays one seed. Without GLPK, the linear programs are
  * left out and the test counts as skipped.

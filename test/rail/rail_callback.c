@@ -1,7 +1,7 @@
 /*
  * The callback of a message calls get_short while the send queue is full. The
- * completions that would make room have been polled but not processed. The GET
- * must still complete.
+ * completions that would free entries have been polled but not processed. The
+ * GET must still complete.
  */
 #include "config.h"
 #include "job.h"

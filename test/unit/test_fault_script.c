@@ -724,7 +724,7 @@ static void gpu_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
     }
 }
 
-/* Runs a script on one node with GPUs until a time. */
+/* Runs a script on one node with GPUs up to the given time. */
 static void gpu_run(gpu_log_t *log, const char *text, mrail_ns_t until_ns)
 {
     sroce_fault_ops_t ops = {gpu_get, gpu_apply, NULL, log};
