@@ -183,10 +183,12 @@ expect()
     fi
 }
 
-# expect_none NAME LOG PATTERN: no line of LOG may match.
+# expect_none NAME LOG PATTERN: no line of LOG, which must exist, may match.
 expect_none()
 {
-    if grep -qE -e "$3" "$2"; then
+    if ! [ -f "$2" ]; then
+        not_ok "$1" "there is no file $2"
+    elif grep -qE -e "$3" "$2"; then
         not_ok "$1" "there is '$3'" "$2"
     else
         ok "$1"

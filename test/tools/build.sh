@@ -77,8 +77,9 @@ builds 'a package was removed' 4
 known=" $(sed -n '/^probed_packages=/,/"$/p' "$top/contrib/lib.sh" |
     tr -c 'a-z0-9-' ' ') "
 unknown=
-# shellcheck disable=SC2013 # word splitting is intended
-for package in $(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup"); do
+libraries=$(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup")
+[ -n "$libraries" ] || bail_out 'contrib/setup names no library'
+for package in $libraries; do
     case $known in
     *" $package "*) ;;
     *) unknown="$unknown $package" ;;
