@@ -100,8 +100,8 @@ def check_plans(report, path):
     """The loads must be among those that coll/mrail printed."""
     printed = set()
     for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
-        found = re.search(r"mrail: coll: ([^:]*): ([^:]*): ([\d.]+) MB by the "
-                          r"plan, ([\d.]+) MB without it", line)
+        found = re.search(r"mrail: coll: ([^:]*): ([^:]*): ([\d.]+) MB with the "
+                          r"plan, ([\d.]+) MB without,", line)
         if found:
             printed.add(found.groups())
     shown = {(plan["communicator"], link["link"],
