@@ -22,15 +22,18 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 
     MRAIL_PARAMS(CONFIG_FIELD)
 
-#if UCT_MRAIL_HAVE_MD_RCACHE
+#if HAVE_UCX_RCACHE
         {"RCACHE", "y",
          "Keep memory registered after use, and reuse the registration when the\n"
-         "same buffer is used again; freed or unmapped memory leaves the cache\n"
-         "at once. Without it, every large transfer registers its buffers on\n"
-         "all rails.",
+         "same buffer is used again; unmapped memory leaves the cache at once.\n"
+         "Without it, plans use no RDMA READs, and with UCX 1.13, every large\n"
+         "transfer registers its buffers on all rails. For messages, later\n"
+         "releases have a cache of their own (UCX_RCACHE_ENABLE).",
          ucs_offsetof(uct_mrail_md_config_t, rcache_enable),
          UCS_CONFIG_TYPE_BOOL},
+#endif
 
+#if UCT_MRAIL_HAVE_MD_RCACHE
     {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, rcache),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
 #endif

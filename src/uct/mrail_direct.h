@@ -70,7 +70,8 @@ typedef struct uct_mrail_direct_ops {
     /* Opens the interface to the engine. Later calls do nothing. is_threaded:
      * several threads may use UCX or these functions at the same time. close()
      * closes the interface. Without close(), it closes together with the
-     * transport. All READs must have ended by then. */
+     * transport. By then, all READs must have ended, and all memory must have
+     * been put. */
     int (*open)(int is_threaded);
     void (*close)(void);
 
@@ -88,7 +89,8 @@ typedef struct uct_mrail_direct_ops {
 
     /* Registers host memory or device memory for READs, or takes a reference to
      * a cached registration. Logs no error. Returns -EOPNOTSUPP for managed
-     * memory, and for device memory that no rail can access. */
+     * memory, and for device memory that no rail can access; -ENODEV if
+     * address() has returned 0 or was not called. */
     int (*mem_get)(void *address, size_t length,
                    uct_mrail_direct_mem_t **mem_p);
     void (*mem_put)(uct_mrail_direct_mem_t *mem);
