@@ -324,11 +324,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_direct_keeps_registration),
         cmocka_unit_test(test_direct_new_pages),
         cmocka_unit_test(test_direct_fork),
-        cmocka_unit_test(test_direct_mds),
         cmocka_unit_test(test_direct_needs_cache),
         cmocka_unit_test(test_ep_check),
         cmocka_unit_test(test_key_of_another_version),
         cmocka_unit_test(test_address_of_another_version),
+        cmocka_unit_test(test_direct_mds),
         cmocka_unit_test(test_cancel_with_stopped_peer),
         cmocka_unit_test(test_peer_killed),
     };
