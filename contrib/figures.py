@@ -20,7 +20,7 @@ WIDTH = 860
 
 
 def median_of(runs, kind, job, hotspot, field):
-    """Returns the median of a field over the runs of one job. Refuses a run
+    """Returns the median of a field over the runs of one job. Rejects runs
     with wrong data."""
     chosen = [run for run in runs if run['ranks_are'] == kind
               and run['job'] == job and run['hotspot'] == hotspot]
@@ -30,7 +30,7 @@ def median_of(runs, kind, job, hotspot, field):
 
 
 SKEWS = ((0, 'evenly to all ranks'), (0.7, '70 % of the bytes to rank 0'))
-BAR = 190  # length of an exchange's longest bar; twice that for a pause
+BAR = 190  # length of an exchange's longest bar; a pause may be twice as long
 
 
 def draw_exchanges(drawing, x, y, head, kind, jobs, runs):
@@ -140,7 +140,7 @@ def main():
     parser.add_argument('--failover', metavar='FILE', default=os.path.join(
         DATA, 'failover.json'), help='recorded data, or the list of contrib/bench')
     parser.add_argument('-o', '--output', metavar='FILE', default=os.path.join(
-        TOP, 'docs', 'images', 'results.svg'), help='the SVG, - for stdout')
+        TOP, 'docs', 'images', 'results.svg'), help='the SVG, or - for stdout')
     options = parser.parse_args()
     picture = draw(load(options.alltoallv), load(options.failover))
     if options.output == '-':

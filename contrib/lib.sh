@@ -71,7 +71,7 @@ tree_users()
     done
 }
 
-# Locks build/ until this script and all processes that it started have ended.
+# Locks build/ until this script and all processes that it started have exited.
 # Scripts that it started may use build/.
 hold_tree()
 {
@@ -137,7 +137,7 @@ newer_frame()
 # measured. A job with stock UCX (--stock) frees more than a GB. A virtual
 # machine returns that memory to its host 2 s later, and then stalls for 30 ms
 # out of every 100 for half a second. The next job without stock UCX therefore
-# waits. A job with stock UCX need not wait, because it allocates the memory
+# waits. A job with stock UCX does not have to wait, because it allocates the memory
 # again before the stall begins.
 last_job=
 wait_for_memory()
@@ -196,7 +196,7 @@ build_all()
     quietly "$build/log/install.log" "make install into build/stage" \
         make -C "$build" install || return 1
     # GNU make continues after a failed install hook with a warning. The mrail
-    # command proves that something usable was staged.
+    # command proves that the staged tree is usable.
     if [ ! -x "$stage/bin/mrail" ]; then
         echo "$prog: build/stage/bin/mrail is missing after make install" >&2
         return 1

@@ -20,6 +20,7 @@ EXTRA_DIST += \
     contrib/bench_tools/counts.py \
     contrib/bench_tools/exchange_areas.py \
     contrib/bench_tools/figure.py \
+    contrib/bench_tools/gpu_area.py \
     contrib/bench_tools/lab_areas.py \
     contrib/bench_tools/lab_simulated.py \
     contrib/bench_tools/message_areas.py \
@@ -31,6 +32,7 @@ EXTRA_DIST += \
     contrib/bench_tools/path_areas.py \
     contrib/bench_tools/pages/alltoallv.md.in \
     contrib/bench_tools/pages/failover.md.in \
+    contrib/bench_tools/pages/gpu.md.in \
     contrib/bench_tools/pages/multirail.md.in \
     contrib/bench_tools/pages/orchestrator.md.in \
     contrib/bench_tools/pages/osu.md.in \
@@ -58,6 +60,8 @@ EXTRA_DIST += \
     contrib/check-style \
     contrib/figures.py \
     contrib/gen-configuration \
+    contrib/gpu \
+    contrib/gpu_checks \
     contrib/debian-chroot \
     contrib/debian/changelog \
     contrib/debian/control \

@@ -1,6 +1,7 @@
 # Documents.  They are installed in the layout of this tree, so that links
-# between them hold: README.md in docdir, the others in its folder docs.  This is
-# the one list of them; test/ucx/install.sh names a document that is not in it.
+# between them hold: README.md in docdir, the others in its directory docs.
+# This is the one list of them; test/ucx/install.sh names a document that is not
+# in it.
 nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/alltoallv.md \
     docs/architecture.md \
@@ -51,12 +52,14 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0047-traces-are-protobuf.md \
     docs/decisions/0048-archives-are-unpacked.md \
     docs/decisions/0050-the-report-draws-itself.md \
+    docs/decisions/0051-relays-with-a-kernel.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \
     docs/getting-started.md \
     docs/glossary.md \
     docs/gpu.md \
+    docs/images/failover.svg \
     docs/images/parts.svg \
     docs/images/paths.svg \
     docs/images/results.svg \
@@ -94,6 +97,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/vm.md \
     docs/results/window.md \
     docs/security.md \
+    docs/softgpu.md \
     docs/softroce.md \
     docs/telemetry.md \
     docs/testing.md \
@@ -101,7 +105,8 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/tuning.md \
     docs/wire.md
 
-# automake removes files; the folders that were made for them go, too.
+# automake removes files; the hook also removes the directories that were made
+# for them.
 uninstall-hook:
 	@for dir in `for doc in $(nobase_dist_doc_DATA); do \
 	            dirname "$(docdir)/$$doc"; done | sort -ru` \

@@ -24,7 +24,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI], [
              AC_MSG_WARN([Open MPI not found: install it (Debian: libopenmpi-dev openmpi-bin) or give --with-ompi=DIR; its components are left out])])
     ])
     AC_DEFINE_UNQUOTED([MRAIL_MPIRUN_FEEDS_PMIX], [${mpirun_feeds_pmix:-0}],
-        [1: mpirun hands the component path that it is told on to PMIx])
+        [1 if mpirun passes mca_base_component_path on to PMIx])
     AC_SUBST([mpirun_feeds_pmix])
     AM_CONDITIONAL([MPIRUN_FEEDS_PMIX], [test "$mpirun_feeds_pmix" = 1])
     AC_SUBST([OMPI_VERSION])
@@ -52,7 +52,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
             [ompi_pkgincludedir=$dir/openmpi])
     done
     OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $ompi_pkgincludedir"
-    # 5.0's include pmix.h, which may lie in a folder of its own.
+    # 5.0's include pmix.h, which may lie in a directory of its own.
     for flag in `$PKG_CONFIG --cflags-only-I pmix 2>/dev/null`; do
         dir=`echo "$flag" | sed 's/^-I//'`
         OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $dir"
@@ -101,7 +101,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
 ])
 
 # mpirun of Open MPI 5.0 has options for PMIx, and passes the component path on
-# to PMIx. PMIx finds neither the folders nor the file names that it expects.
+# to PMIx. PMIx finds neither the directories nor the file names that it expects.
 AC_DEFUN([MRAIL_CHECK_MPIRUN], [
     AC_MSG_CHECKING([whether mpirun feeds PMIx])
     mpirun_feeds_pmix=0

@@ -32,6 +32,8 @@ AC_DEFUN([MRAIL_SUMMARY], [
     MRAIL_SUMMARY_LINE([mrail collect], [test "$have_libarchive" = yes],
         [libarchive `$PKG_CONFIG --modversion libarchive 2>/dev/null`],
         [no archives (libarchive-dev)])
+    MRAIL_SUMMARY_LINE([kernels for GPUs], [test "$have_nvcc" = yes],
+        [$NVCC], [$nvcc_lacks (CUDA Toolkit)])
     MRAIL_SUMMARY_LINE([unit tests], [test "$have_cmocka" = yes],
         [cmocka `$PKG_CONFIG --modversion cmocka 2>/dev/null`],
         [cmocka was not found (libcmocka-dev)])

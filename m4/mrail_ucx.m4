@@ -206,7 +206,7 @@ AC_DEFUN([MRAIL_CHECK_UCX_VERSION], [
 AC_DEFUN([MRAIL_CHECK_UCX_HEADERS], [
     AC_MSG_CHECKING([version of the UCX sources])
     AS_IF([test ! -f "$with_ucx_src/src/uct/base/uct_iface.h"],
-        [AC_MSG_ERROR([$with_ucx_src has no src/uct/base/uct_iface.h: --with-ucx-src must name the top folder of UCX $UCX_VERSION's sources])])
+        [AC_MSG_ERROR([$with_ucx_src has no src/uct/base/uct_iface.h: --with-ucx-src must name the top directory of UCX $UCX_VERSION's sources])])
     ucx_src_version=`MRAIL_UCX_SOURCE_VERSION([$with_ucx_src])`
     AC_MSG_RESULT([$ucx_src_version ($with_ucx_src)])
     AS_IF([test "x$ucx_src_version" != "x$UCX_VERSION"],

@@ -1,7 +1,7 @@
 """Compares this tree with another commit: builds it, and runs both builds'
 jobs.
 
-Baseline jobs are left out. Every other job of an area runs twice in each round:
+Baseline jobs are omitted. Every other job of an area runs twice in each round:
 once with mrail as built now, and once with mrail from the other commit,
 including its software rails. Both runs use the benchmark programs of this tree.
 """
@@ -14,8 +14,8 @@ from .runner import BUILD, TOP, Block, Installation, Job
 AREAS = ('p2p', 'osu', 'overhead', 'alltoallv')
 DEFAULT = ('p2p', 'alltoallv')
 SUFFIX = '@then'
-# Leaves out --enable-werror, because the compiler may be newer than an old
-# commit and give warnings that the commit does not expect.
+# Omits --enable-werror, because a compiler that is newer than the commit may
+# print warnings that the commit did not cause when it was made.
 BUILD_SCRIPT = '''set -eu
 top=$1 commit=$2
 mkdir -p source build

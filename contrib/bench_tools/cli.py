@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 
-from . import against, exchange_areas, message_areas, multirail_area
+from . import against, exchange_areas, gpu_area, message_areas, multirail_area
 from . import orchestrator_area, osu_area, other_areas, path_areas, paths_picture, record
 from . import runner, scale_area, window_picture
 
 AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
                                         other_areas, path_areas, scale_area,
-                                        orchestrator_area, multirail_area)
+                                        orchestrator_area, multirail_area,
+                                        gpu_area)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # Areas that run programs from the build directory instead of the installed
@@ -31,22 +32,23 @@ Sets up, builds, and measures. Areas: softroce (two minutes), p2p (five to nine)
 alltoallv (eight to ten) (default: these three), failover (seven minutes: at least
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
-(seconds), orchestrator (a minute: predicted times of ways to carry out an
-exchange, by its skew), multirail (16 minutes: exchanges where ranks, pods or
-rails are unequal), osu (a quarter of an hour: MPI operations by size, and
+(seconds), orchestrator (a minute: predicted times of methods for an exchange,
+by its skew), multirail (16 minutes: exchanges where ranks, leaf groups or rails
+are unequal), gpu (half an hour: exchanges and an MoE layer between device
+memories of software GPUs), osu (a quarter of an hour: MPI operations by size, and
 instructions per message), paths (20 to 60 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
 memory and time by the number of peers, and 128 live ranks), readme (two
 minutes: the data of README.md's figure). These times apply to five runs on two
-idle processors. The time left is shown during the run.
+idle processors. The remaining time is shown during the run.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
-ratio_of_medians), target, ok, p50 and p99 (of single measurements, if they are
-known), planned (fraction of bytes), section (of the page), beside (values of a
-simulation or a paper, and those of its baseline), cpu_load, runs (the single
-measurements of value). Each value is the median of N runs (5, at least 5;
-fewer if instructions are counted). The runs of a figure and of its baseline are
+ratio_of_medians), target, ok, p50 and p99 (of single measurements, if known),
+planned (fraction of bytes), section (of the page), beside (values of a
+simulation or a paper, and of its baseline), cpu_load, runs (the single
+measurements of value). Each value is the median of N runs (5, at least 5; fewer
+if instructions are counted). The runs of a figure and of its baseline are
 interleaved. With six or more pairs of runs, the ratio is the median of their
 ratios, and [LOW, HIGH] its 95 % interval.
 
@@ -61,9 +63,9 @@ ratios, and [LOW, HIGH] its 95 % interval.
                        build/bench/AREA-against.json
   --record             also writes docs/results/data/AREA.json with the machine,
                        the date, the commit and the versions, and renders
-  --render             without measuring: writes docs/results/AREA.md and the
-                       figure of README.md from the recorded data
-  --check              with --render: writes nothing, names what is out of date
+  --render             without measuring, writes docs/results/AREA.md and the
+                       pictures in docs/images from the recorded data
+  --check              with --render, only lists the files that are out of date
 
 Exit status: 0 measured (even if a target was missed), 1 something failed or is out
 of date, 2 usage.
@@ -94,7 +96,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments):
-    """Parses the options. An invalid option ends the program with status 2."""
+    """Parses the options. An invalid option makes the program exit with status 2."""
     parser = Parser(prog='contrib/bench', add_help=False, allow_abbrev=False)
     parser.add_argument('-h', '--help', action='store_true')
     parser.add_argument('--runs')
@@ -112,11 +114,11 @@ def parse(arguments):
         if area not in AREAS:
             usage_error(f"unknown argument '{area}'")
     if options.render and (options.areas or options.record):
-        usage_error('--render takes no area and does not measure')
+        usage_error('--render does not measure, so it cannot be given with areas')
     if options.check and not options.render:
         usage_error('--check requires --render')
     if options.quick and options.record:
-        usage_error('--quick does not work with --record: all sizes are recorded')
+        usage_error('--quick cannot be combined with --record, which records all sizes')
     if options.against is not None:
         check_against(options)
     options.areas = options.areas or list(DEFAULT)
@@ -124,14 +126,14 @@ def parse(arguments):
 
 
 def check_runs(options):
-    """Converts options.runs to a number. An invalid value ends the program."""
+    """Converts options.runs to a number. Exits if the value is invalid."""
     least, usual = LEAST_RUNS, LEAST_RUNS
     if options.against is not None:
         least, usual = AGAINST_LEAST_RUNS, AGAINST_RUNS
     if options.runs is None:
         options.runs = str(usual)
     if not options.runs.isdigit():
-        usage_error(f'--runs {options.runs}: not a number')
+        usage_error(f'--runs {options.runs}: expected a number')
     options.runs = int(options.runs)
     if options.runs < least:
         usage_error(f'--runs {options.runs}: at least {least} are required')
@@ -140,7 +142,7 @@ def check_runs(options):
 def check_against(options):
     """Expands options.against to the full name of a commit."""
     if options.record or options.render:
-        usage_error('--against only compares: it does not record or render')
+        usage_error('--against cannot be combined with --record or --render')
     for area in options.areas:
         if area not in against.AREAS:
             usage_error(f"--against: area '{area}' is not one of "
@@ -163,14 +165,14 @@ def prepare(options, arguments):
 
 
 def check_installed(areas):
-    """Ends the program if a component that the areas need has not been
+    """Exits if a component that the areas need has not been
     built."""
     if set(areas) <= WITHOUT_COMMAND:
         return
     for command in ('soft', 'bench'):
         path = runner.STAGE / 'libexec' / 'mrail' / f'mrail-{command}'
         if not path.exists():
-            sys.exit(f'contrib/bench: mrail {command} was not built: see '
+            sys.exit(f'contrib/bench: mrail {command} was not built; see '
                      'build/log/configure.log')
 
 
@@ -244,8 +246,7 @@ def readme_json(head, runs):
 
 
 def pictures():
-    """Returns {path: text} of the two pictures in README.md: the window and the
-    paths."""
+    """Returns {path: text} of the pictures in docs/images."""
     import figures  # contrib/figures.py; its directory is in the search path
     data, images = RESULTS / 'data', runner.TOP / 'docs' / 'images'
     paths = figures.load(data / 'paths.json')['figures']
@@ -276,7 +277,7 @@ def render(check):
             continue
         if check:
             stale = True
-            print(f'{name} is not current: run contrib/bench --render')
+            print(f'{name} is not current; run contrib/bench --render')
         else:
             path.write_text(text, encoding='utf-8')
             print(f'written: {name}')
@@ -309,13 +310,13 @@ def measure(options):
         if bench.failed:
             some_failed = True
             if options.record:
-                bench.say(f'{name} is not recorded: something failed')
+                bench.say(f'{name} is not recorded, because something failed')
         elif options.record:
             record_area(bench, name, options.runs)
     if options.record:
         render(False)
     if some_failed:
-        print('something failed: see the lines above')
+        print('something failed; see the lines above')
     return 1 if some_failed else 0
 
 
@@ -330,7 +331,7 @@ def main(arguments):
         prepare(options, arguments)
     os.environ['LC_ALL'] = 'C'
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # Raises an exception, which also ends the jobs. The signal itself does
+        # Raises an exception, which also terminates the jobs. The signal itself does
         # not reach them, because they run in separate sessions.
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:

@@ -1,6 +1,6 @@
 """Counts instructions per message or call with callgrind.
 
-Counts do not vary as times do, so a few runs are enough.
+Counts vary less than times, so a few runs are enough.
 """
 import shutil
 
@@ -12,7 +12,7 @@ DEVICE = 'libmrail-softroce'
 # The number of polls while connecting varies, but over this many messages the
 # variation does not matter.
 MESSAGES = (2000, 42000)
-# Large messages take more instructions each, so fewer are enough.
+# Each large message costs more instructions, so fewer messages are enough.
 FEWER_MESSAGES = (1000, 11000)
 LARGE_MESSAGE = 2048
 # The same settings as in `mrail run --stock`.
@@ -43,7 +43,7 @@ def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
     instructions divided by the difference in messages.
     """
     used = bench.installation
-    # A session outlives its processes by a moment, and refuses processes of
+    # A session outlives its processes by a short time, and rejects processes of
     # another version. The name of the session therefore depends on the
     # installation.
     session = f"bench-{bench.id}-cg{used.suffix.strip('@')}"

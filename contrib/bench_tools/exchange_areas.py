@@ -23,7 +23,7 @@ switch * 100GB
 cross_rail
 '''
 
-# Multi-rail ranks. One port of node 1 is dead.
+# Multi-rail ranks. One port of node 1 is down.
 UNEQUAL = '''nodes 2
 rails 4
 rail * 0 200MB
@@ -74,10 +74,20 @@ def exchange(bench, options, rate='100M'):
                          '--rate', rate, *options.split())
 
 
+def pattern_of(case):
+    """Returns the exchange in the notation of `mrail plan --pattern`.
+
+    A hotspot of 0 would leave out one receiver.
+    """
+    if case.hotspot == 0:
+        return f'uniform:size={case.size}'
+    return f'hotspot:fraction={case.hotspot:g},to={case.to},size={case.size}'
+
+
 def bound_s(topology, case):
     """Returns a lower bound, in seconds, on the time of this case's exchange
     over a topology."""
-    demand = f'hotspot:fraction={case.hotspot:g},to={case.to},size={case.size}'
+    demand = pattern_of(case)
     done = subprocess.run(
         [MRAIL, 'plan', '--topo', '-', '--json', '--pattern', demand],
         input=topology, stdout=subprocess.PIPE, check=False, timeout=60,
@@ -115,8 +125,8 @@ def single_rail_block(bench):
         return Job(job, run, is_baseline=job == 'stock')
 
     def new_plans(at):
-        """Measures exchanges that each differ from the previous one and need a
-        new plan."""
+        """Measures a sequence of exchanges, each of which differs from the previous
+        exchange and requires a new plan."""
         found = exchange(bench, NEW_PLANS)
         for to in TARGETS:
             bench.pick(f'new.{to}', at, found, 'planning_overhead', 100,
@@ -146,7 +156,7 @@ def single_rail_figures(looked_at):
     return figures
 
 
-# Multi-rail ranks on rails of 200, 100, 50 and 50 MB/s. One port is dead from
+# Multi-rail ranks on rails of 200, 100, 50 and 50 MB/s. One port is down from
 # the start.
 
 def unequal_block(bench):
@@ -168,8 +178,8 @@ def unequal_block(bench):
         section='Unequal rails')
 
 
-# Two ranks on different nodes stream to each other while all others exchange
-# data. Ranks 3 and 7 can use all four rails, and the others only the first two.
+# Two ranks on different nodes stream to each other while all other ranks exchange
+# data. Ranks 3 and 7 can use all four rails, and the other ranks only the first two.
 LIMITED = '''case $OMPI_COMM_WORLD_RANK in
 3 | 7) ;;
 *) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;
@@ -178,8 +188,8 @@ exec "$@"'''
 
 
 def bound_s_of(pair, others):
-    """Returns the lower bound in seconds when the pair and the others send
-    these numbers of MB, and the others can use only two rails."""
+    """Returns the lower bound in seconds if the pair and the other ranks send
+    these numbers of MB, and the other ranks can use only two rails."""
     return max((pair + others) / 400, others / 200)
 
 
@@ -203,7 +213,7 @@ def pair_block(bench):
                'more', 'pair.bound', value=0.95)], section='Unequal rails')
 
 
-# Multi-rail ranks. coll/mrail serves their exchanges without a plan, and must
+# Multi-rail ranks. coll/mrail carries out their exchanges without a plan, and must
 # not be slower than Open MPI. The dictionary lists the MPI_Alltoallv algorithms
 # of coll_tuned, with its default first.
 ALGORITHMS = {

@@ -26,20 +26,20 @@ SIZE = 16 << 20
 # multiplied by the number, so that they have as many bytes.
 DIVISORS = (1, 2, 4)
 CPU_SHARE = 0.3
-CALIBRATION = (4, 20)  # iterations; the difference leaves out the start
+CALIBRATION = (4, 20)  # iterations; the difference excludes the start
 UNLIMITED = 10         # factor for the rates of the calibration
 SLACK_S = 1       # seconds left over for the first 20 MB, and at the end of a job
-IDLE_PERCENT = 5  # of an uplink's rate; less means no exchange ran
+IDLE_PERCENT = 5  # of an uplink's rate; below this, no exchange ran
 WARM_S = 1        # seconds from the start of an exchange to its steady state
 LONG_S, SHORT_S = 5, 3
-FASTEST = 0.9     # least time of an exchange, relative to the simulation
+FASTEST = 0.9     # minimum time of an exchange, relative to the simulation
 LANES = (1, 2, 4, 8, 16, 32)
 NODES = ((2, 'h4,h5'), (4, 'h3,h4,h5,h6'))
 # Hosts of the two jobs that run at the same time.
 ACROSS, INSIDE = 'h3,h4,h5,h6', 'h1,h2'
 ENDLESS = 1000000  # iterations
 # For each name: the routing of the lab, the variables of the job, options of
-# mrail bench, and the simulated route that is not slower.
+# mrail bench, and the simulated route that must not be slower.
 ROUTES = {
     'rules': ('rules', {}, (), 'rules'),
     'ecmp': ('ecmp', {'UCX_MRAIL_UPLINKS': str(UPLINKS)}, (), 'pull'),
@@ -72,8 +72,8 @@ await_bytes()
 '''
 # $1 is the length of the interval, and $2 the seconds before it starts, counted from
 # the first 20 MB over uplinks. Each further word is a command. The commands run at
-# the same time, and none may end before the interval does. The output of the first
-# one contains the times; the others end with the lab.
+# the same time, and all of them must run until the interval ends. The output of
+# the first command contains the times; the other commands end with the lab.
 RUN = BEGIN + '''interval=$1 warm=$2
 shift 2
 for job; do
@@ -176,9 +176,9 @@ class Lab:
 
     def run(self, at, routing, variables, script, *arguments, fabric=FABRIC,
             factor=None):
-        """Runs a script in a lab, whose rates are those of the fabric times
-        `factor` (those of the calibration). Each round has another seed of
-        ECMP."""
+        """Runs a script in a lab whose rates are the fabric's rates times
+        `factor` (the rates of the calibration). Each round has a different seed
+        of ECMP."""
         env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), **variables}
         source = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
         path = self.bench.dir / source.name
@@ -216,8 +216,8 @@ class Lab:
                               found[0].get('cpu_load', 0.0)), at)
 
     def iterations(self, case, route, seconds, bound):
-        """Returns how many exchanges last at least until an interval of
-        `seconds` ends. Their times follow from the simulation."""
+        """Returns the number of exchanges that last at least until an interval
+        of `seconds` ends. Their times follow from the simulation."""
         name = f'sim.{case}.{ROUTES[route][3]}.least'
         if name not in self.bench.samples:
             raise ValueError(f'no measurement of {name}')
@@ -238,7 +238,7 @@ class Lab:
                 interval, self.command(np, pattern, iterations, options, hosts))
             self.add_loads(name, loads_of(text), at)
             self.add_time(name, bound, at)
-        return Job(name, measure)
+        return Job(name, measure, is_baseline=route == 'stock')
 
     def two_jobs(self, route, seconds):
         """Returns a job for an exchange of four ranks across the leaves that
@@ -255,7 +255,7 @@ class Lab:
                 self.command(2, 'alltoallv', ENDLESS, options, INSIDE))
             self.add_loads(name, loads_of(text), at)
             self.add_time(name, bound, at)
-        return Job(name, measure)
+        return Job(name, measure, is_baseline=route == 'stock')
 
     def failure(self, case, routing, seconds):
         """Returns a job for the loads of the other seven uplinks in a ring
@@ -281,8 +281,8 @@ WORDS = {'ecmp': 'ECMP, ports of mrail', 'moves': 'ECMP, lanes move',
 
 def load_figures(title, case, route, targets=True, paper=None):
     """Returns figures for time, variation, variance and mean of a case with
-    port rules. route: that of the baseline. paper: the paper's values for such
-    an exchange, and for its baseline, by key."""
+    port rules. route: the baseline's route. paper: the paper's values for this
+    kind of exchange, and for its baseline, by key."""
     def row(what, unit, better, key, value=None):
         own, other = f'{case}.rules.{key}', f'{case}.{route}.{key}'
         return Figure(what, unit, better, f'lab.{own}', f'lab.{other}',
@@ -301,9 +301,10 @@ def testbed(lab):
     jobs = [Job('calibration', lab.calibrate, 1),
             Job('simulation', Simulation(lab.bench, FABRIC, SIZE).exchanges, 1)]
     figures = [
-        Figure('rate of an uplink, by calibration', 'MB/s', 'more', 'lab.rate'),
+        Figure('rate of an uplink, by calibration', 'MB/s', 'more', 'lab.rate',
+               wanted=1),
         Figure('... an alltoallv without the limits of the links, over the lower '
-               'bound', '%', 'less', 'lab.cpu')]
+               'bound', '%', 'less', 'lab.cpu', wanted=1)]
     for pattern in PATTERNS:
         for route in ROUTES:
             jobs.append(lab.exchange(pattern, route, LONG_S, pattern=pattern))

@@ -45,8 +45,8 @@ def simulate(bench, *options):
 
 def beside(own, other=None, paper=None):
     """Returns Figure.beside for a figure of the lab. own, other: names of
-    simulated samples without 'sim.'. paper: its value and that of its
-    baseline."""
+    simulated samples without 'sim.'. paper: the paper's value for the
+    figure and for its baseline."""
     simulated = ('simulated', f'sim.{own}', f'sim.{other}' if other else None)
     return (simulated, ('paper', *paper)) if paper else (simulated,)
 

@@ -217,7 +217,7 @@ def softroce_blocks(bench):
         return Figure(f'{program}, ICRC on', 'GB/s', 'more', f'{program}.on',
                       f'{program}.off', 'ICRC off', ratio)
     # The speed of a shared machine changes within seconds. The case with a
-    # target therefore has more runs, which alternate with those of the limit.
+    # target therefore has more runs, which alternate with runs of the limit.
     write = 'ib_write_bw'
     blocks = [Block(
         [Job('plain UDP', lambda at: udp_limit(bench, at)), *pair(write)],

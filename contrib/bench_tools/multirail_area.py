@@ -54,9 +54,10 @@ LOADED = EQUAL.replace('ranks', 'rail 0 0 50MB\nranks')
 LOAD_SCRIPT = 'at 0ms node 0 rail 0 rate 50M\n'
 
 
-class Pods(NamedTuple):
-    """Two pods of two hosts with two rails of 50 MB/s each. uplinks: MB/s of each
-    of the two uplinks of the leaves of pod 0 (rail 0, rail 1), then of pod 1."""
+class LeafGroups(NamedTuple):
+    """Two leaf groups of two hosts with two rails of 50 MB/s each. uplinks: MB/s
+    of each of the two uplinks of the leaves of leaf group 0 (rail 0, rail 1), then
+    of leaf group 1."""
     uplinks: tuple
 
     @property
@@ -79,7 +80,7 @@ class Setting(NamedTuple):
     """A machine on which exchanges run.
 
     topology: for the bound. fabric: of the lab; None: plain software rails.
-    has_topology: coll/mrail gets the topology, too. script: of `mrail run`.
+    has_topology: coll/mrail also gets the topology. script: of `mrail run`.
     """
     title: str
     topology: str
@@ -88,18 +89,20 @@ class Setting(NamedTuple):
     script: str = None
 
 
-def of_pods(title, *uplinks):
-    pods = Pods(uplinks)
-    return Setting(title, pods.topology, pods.fabric, True)
+def of_leaf_groups(title, *uplinks):
+    groups = LeafGroups(uplinks)
+    return Setting(title, groups.topology, groups.fabric, True)
 
 
-# The rails of a pod have 200 MB/s. A third is 67 MB/s.
+# The rails of a leaf group have 200 MB/s. A third is 67 MB/s.
 SETTINGS = {
     'equal': Setting('equal rails', EQUAL),
     'near': Setting('unequal rails by rank', NEAR, NEAR_FABRIC),
-    'pods': of_pods('two pods, uplinks a third of the rails', 17, 17, 17, 17),
-    'pods-2-1': of_pods('two pods, uplinks 2 : 1', 22, 11, 22, 11),
-    'half': of_pods('two pods, a leaf with half of its uplinks', 8, 17, 17, 17),
+    'groups': of_leaf_groups('two leaf groups, uplinks a third of the rails',
+                             17, 17, 17, 17),
+    'groups-2-1': of_leaf_groups('two leaf groups, uplinks 2 : 1', 22, 11, 22, 11),
+    'half': of_leaf_groups('two leaf groups, a leaf with half of its uplinks',
+                           8, 17, 17, 17),
     'loaded': Setting('a rail at half of its rate', LOADED,
                       script=LOAD_SCRIPT),
 }
@@ -109,8 +112,8 @@ WORDS = {'without': 'without coll/mrail', 'stock': 'stock UCX'}
 
 
 def cases_of(name):
-    """Returns the exchanges: even and skewed from node to node, or from pod to
-    pod."""
+    """Returns the exchanges: even and skewed from node to node, or from leaf group
+    to leaf group."""
     sizes = ('4m', '16m') if name == 'equal' else ('16m',)
     return [Case(hotspot, 'shift', size) for hotspot in (0, 0.9)
             for size in sizes]

@@ -1,5 +1,5 @@
-"""The area orchestrator: the plan and other ways to carry out an exchange, as
-`mrail plan --compare` predicts them, by the skew of the exchange.
+"""The area orchestrator: the plan and other methods for an exchange, as predicted by
+`mrail plan --compare`, by the skew of the exchange.
 
 The figures follow from the inputs alone, so one run of each is enough.
 """
@@ -39,13 +39,13 @@ def relayed_section_of(section):
 def values_of(plan):
     """Returns {name: value} from the JSON of `mrail plan --compare`: times in
     ms of the arms, of the plan and of its bound; and relayed bytes in per cent
-    of all bytes. Raises ValueError if an arm is not served."""
+    of all bytes. Raises ValueError if a method is not supported."""
     share = 100 / plan['planned_bytes']
     values = {PLAN: 1000 * plan['congestion_s'],
               'bound': 1000 * plan['congestion_bound_s'],
               f'{PLAN}.relayed': share * plan['relayed_bytes']}
     for arm in plan['comparison']:
-        name = arm['arm']
+        name = arm['method']
         if 'not_served' in arm:
             raise ValueError(f"{name}: {arm['not_served']}")
         values[name] = 1000 * arm['time_s']
@@ -102,7 +102,7 @@ def grid(title, results):
 
 
 def evaluated(bench, figures):
-    """Returns the JSON objects of the figures, and adds them to those of the
+    """Returns the JSON objects of the figures, and adds them to the objects of the
     area."""
     results = []
     for item in figures:
@@ -140,6 +140,6 @@ def orchestrator_blocks(bench):
 
 
 AREAS = (
-    Area('orchestrator', 'predicted times of ways to carry out an exchange; '
+    Area('orchestrator', 'predicted times of methods for an exchange; '
          'rails of 50 GB/s, GPU switches of 450 GB/s', orchestrator_blocks),
 )

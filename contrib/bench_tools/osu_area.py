@@ -1,7 +1,7 @@
 """The area osu: MPI operations by message size, and instructions per message.
 
-The method is that of the OSU micro-benchmarks. test/bench/mpi_osu.c is the
-program. The rails have no rate limit, so the processors are the bottleneck.
+The method follows the OSU micro-benchmarks. The program is test/bench/mpi_osu.c.
+The rails have no rate limit, so the processors are the bottleneck.
 """
 from typing import NamedTuple
 

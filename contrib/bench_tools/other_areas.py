@@ -23,9 +23,9 @@ FAULTS = (
      ('-x', 'UCX_MRAIL_TIMEOUT=1s'), 250, 'mended'),
 )
 PUBLISHED = (
-    'published: a port goes, ICCL 4.3: ICCL and NCCL stand still for about 10 s;',
-    '           then ICCL has 76.6 % (all-reduce) and 58.1 % (reduce-scatter) of',
-    '           its bandwidth, and NCCL ends the connection')
+    'published: a port fails, ICCL 4.3: ICCL and NCCL pause for about 10 s;',
+    '           then ICCL recovers 76.6 % (all-reduce) and 58.1 % (reduce-scatter) of',
+    '           its bandwidth, and NCCL closes the connection')
 
 
 class Stream:
@@ -333,9 +333,9 @@ def planner_blocks(bench):
 
 
 AREAS = (
-    Area('failover', 'a rail of four of 100 MB/s goes for 1.2 s under a job',
+    Area('failover', 'one of four rails of 100 MB/s fails for 1.2 s while a job runs',
          failover_blocks, least_runs=20),
-    Area('vm', 'one virtual machine in software emulation, all its checks',
+    Area('vm', 'one virtual machine without KVM, with all its checks',
          vm_blocks),
     Area('window', 'the throughput window, 400 Gb/s in virtual time',
          window_blocks),

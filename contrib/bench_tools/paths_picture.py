@@ -39,8 +39,8 @@ def draw(figures):
     times = Scale(0, max(time for time, _ in every), 0, BAR)
     spreads = Scale(0, max(spread for _, spread in every), 0, BAR)
     drawing = Drawing(WIDTH)
-    drawing.text(24, 34, 'Eight hosts, eight uplinks per leaf: what port rules '
-                 'gain', 'title')
+    drawing.text(24, 34, 'Eight hosts, eight uplinks per leaf: effect of port '
+                 'rules', 'title')
     drawing.text(24, 56, 'mrail lab, software rails, 8 lanes per rail, 16 MiB per '
                  'rank; medians', 'note')
     drawing.text(216, 86, 'time, as a multiple of the bound', 'head')

@@ -100,7 +100,7 @@ def recorded(data):
 
 
 def grouped(value):
-    """Formats a number for readers: 5 significant digits, no exponent below
+    """Formats a number with 5 significant digits, without an exponent below
     10^12."""
     if value is None:
         return ''
@@ -129,7 +129,7 @@ def result_of(figure):
 
 
 # Pairs of a heading and a function cell(figure). A column in which all cells
-# are empty is left out.
+# are empty is omitted.
 COLUMNS = (
     ('figure', lambda f: f['what']),
     ('value', lambda f: with_unit(f.get('value'), f['unit'])),
@@ -147,8 +147,8 @@ COLUMNS = (
 
 
 def columns_of(figures):
-    """Returns COLUMNS with the values from other sources beside the measured
-    ones."""
+    """Returns COLUMNS with the values from other sources next to the measured
+    values."""
     def beside(source, place):
         def cell(figure):
             values = figure.get('beside', {}).get(source, (None, None))

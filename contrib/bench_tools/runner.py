@@ -16,7 +16,7 @@ BUILD = TOP / 'build'
 STAGE = BUILD / 'stage'
 MRAIL = STAGE / 'bin' / 'mrail'
 BENCH = STAGE / 'libexec' / 'mrail' / 'mrail-bench'
-GRACE_S = 10        # seconds from the ending signal to the killing one
+GRACE_S = 10        # seconds from SIGTERM to SIGKILL
 QUIET_S = 30        # seconds between progress lines
 # A job with stock UCX frees more than a GB. A virtual machine returns that
 # memory to its host 2 s later, and then stalls for 30 ms out of every 100 for
@@ -69,7 +69,7 @@ def interleaved(jobs, rounds):
 
 
 def in_words(seconds):
-    """Formats a duration for readers: '40 s', '3 min'."""
+    """Formats a duration: '40 s', '3 min'."""
     if seconds < 90:
         return f'{max(seconds, 1):.0f} s'
     return f'{seconds / 60:.0f} min'
@@ -139,7 +139,7 @@ class Progress:
         self.start = self.shown = self.clock()
 
     def step(self):
-        """Counts a finished job. Prints a progress line if the previous one was
+        """Counts a finished job. Prints a progress line if the previous line was
         printed some time ago."""
         self.done += 1
         now = self.clock()
@@ -156,7 +156,7 @@ class Progress:
 
 
 def end(process):
-    """Ends a process and all other processes of its process group."""
+    """Terminates a process and all other processes of its process group."""
     try:
         for sign in (signal.SIGTERM, signal.SIGKILL):
             os.killpg(process.pid, sign)
@@ -271,16 +271,29 @@ class Bench:
         later."""
         self.rounds = self.runs if rounds is None else rounds
         for at, job in interleaved(jobs, self.rounds):
+            self.attempt(job, at)
+            self.progress.step()
+
+    def attempt(self, job, at):
+        """Runs a job. If a baseline fails, it runs once more, so that a defect of
+        the baseline does not void the area; the page then mentions it."""
+        try:
             try:
                 job.measure(at)
             except (ValueError, OSError) as error:
-                self.fail(f'{self.area}, {job.name}: {error}')
-            self.progress.step()
+                if not job.is_baseline:
+                    raise
+                reason = str(error).splitlines()[0].split(':')[0]
+                self.observe(f'Run {at + 1} of {job.name}, a baseline, failed '
+                             f'({reason}) and was repeated.')
+                job.measure(at)
+        except (ValueError, OSError) as error:
+            self.fail(f'{self.area}, {job.name}: {error}')
 
     def paired(self, own, other):
         """Returns the samples stored under two names, in the order of rounds.
 
-        A round in which only one of the two was measured is left out, so that
+        A round in which only one of the two was measured is omitted, so that
         the values remain paired.
         """
         own = self.samples.get(own, {})
@@ -312,8 +325,8 @@ class Bench:
                 self.say(figure.row(result))
 
     def observe(self, words):
-        """Adds a sentence about something that no figure shows. --record stores
-        it."""
+        """Adds a sentence about an observation that is not a figure. --record
+        stores the sentence."""
         self.observations.append(words)
         self.say(words)
 
@@ -350,7 +363,7 @@ class Bench:
 
     def wait(self, process, limit_s):
         """Returns the exit status, or None if the job exceeded the time limit
-        and was ended."""
+        and was terminated."""
         try:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -369,7 +382,7 @@ class Bench:
         process = self.start(command, err=err, env=env)
         status = self.wait(process, limit_s)
         if status != 0:
-            why = f'no end after {limit_s} s' if status is None \
+            why = f'still running after {limit_s} s' if status is None \
                 else f'exit status {status}'
             said = self.text(err or 'out').splitlines()[:10]
             line = ' '.join(map(str, command))
@@ -387,7 +400,7 @@ class Bench:
 
     def share(self, name, objects, **skew):
         """Adds the planned fraction of an exchange. Fractions are averaged, not
-        paired. Another commit gets no fraction, because it may name its
+        paired. Another commit does not have a fraction, because it may name its
         counters differently."""
         if self.installation.suffix:
             return

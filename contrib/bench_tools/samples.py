@@ -9,7 +9,7 @@ import re
 from . import stats
 from .figure import Sample
 
-# With fewer individual measurements than this, p99 would merely be their
+# With fewer individual measurements than this, p99 would only be their
 # maximum.
 FEW_SINGLES = 100
 SUFFIXES = {'': 1, 'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
@@ -152,7 +152,7 @@ def disturbed(points, down_s, up_s):
     disturbed and repaired, on the same clock. The pause is a sample: the
     longest time without progress, with the p50 and p99 of all times between two
     points that begin while the rail is disturbed. Raises ValueError if the
-    stream ended too soon.
+    stream ended too early.
     """
     times = [at_s for at_s, _ in points]
     steps = list(zip(times, times[1:]))
@@ -165,7 +165,7 @@ def disturbed(points, down_s, up_s):
     back = [point for point in points if point[0] > up_s + BACK_S]
     if len(back) < 2 or not after or times[-1] < up_s + LEAST_BACK_S:
         raise ValueError(
-            f'the stream ended too soon: {len(points)} points, {len(after)} of '
+            f'the stream ended too early: {len(points)} points, {len(after)} of '
             f'them while disturbed and {len(back)} after')
     back_rate = sum(size for _, size in back[1:]) / (back[-1][0] - back[0][0])
     after_rate = sum(after) / (up_s - down_s - SETTLE_S)
@@ -195,9 +195,18 @@ def pair_seconds(text):
     return [(float(pair), float(others)) for pair, others in found]
 
 
+def gpu_pair(text):
+    """Returns (rate in MB/s, launched kernels) from the output of
+    mpi_gpu_pair."""
+    found = re.search(r'^rate (\S+) MB/s launches (\d+)$', text, re.M)
+    if not found:
+        raise ValueError('no rate of mpi_gpu_pair')
+    return float(found.group(1)), int(found.group(2))
+
+
 def named_values(text):
-    """Returns {name: value} from lines "NAME VALUE". A line "NAME W VALUE" gets
-    the name NAME.W."""
+    """Returns {name: value} from lines "NAME VALUE". The name of a line "NAME W
+    VALUE" is NAME.W."""
     found = {}
     for line in text.splitlines():
         *name, value = line.split()

@@ -46,7 +46,7 @@ def percentile(values, percent):
     do not exceed.
 
     percent: in (0, 100]. The result is always one of the values (nearest rank),
-    so interpolation does not make up a tail. Raises ValueError under the same
+    so interpolation does not invent a tail. Raises ValueError under the same
     conditions as median().
     """
     check_values(values)
@@ -71,8 +71,8 @@ def interval_rank(count, confidence=0.95):
     The interval reaches from the k-th smallest of `count` values to the k-th
     largest. It contains the median of the distribution with a probability of 1
     - 2 P(Binomial(count, 1/2) < k), and k is the largest rank for which that is
-    at least `confidence`. The values must be independent, but nothing else is
-    assumed about the distribution. For 95 %, at least 6 values are needed.
+    at least `confidence`. The values must be independent; the
+    distribution is arbitrary. For 95 %, at least 6 values are needed.
 
     Source: [Order] 7.1.
     """
@@ -112,7 +112,7 @@ def paired_ratios(own, other):
     ValueError if the lists have different lengths or `other` contains 0.
     """
     if len(own) != len(other):
-        raise ValueError(f'{len(own)} and {len(other)} runs are no pairs')
+        raise ValueError(f'{len(own)} and {len(other)} runs cannot be paired')
     if 0 in other:
         raise ValueError('a run of the baseline is 0')
     return [a / b for a, b in zip(own, other)]

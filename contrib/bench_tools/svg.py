@@ -56,8 +56,7 @@ def text_width(words, size=SIZE, bold=False):
 
 
 def style():
-    """Returns the style sheet: light colours, and dark ones for readers who
-    prefer them."""
+    """Returns the style sheet, with light and dark colours."""
     def rules(scheme):
         lines = [f'  .{name} {{ fill: {colors[scheme]}; }}'
                  for name, colors in FILLS.items() if name != 'text']
@@ -90,7 +89,7 @@ class Scale:
 
     def __init__(self, low, high, start, end):
         if high <= low:
-            raise ValueError(f'no scale from {low} to {high}')
+            raise ValueError(f'cannot scale from {low} to {high}')
         self.low, self.high, self.start, self.end = low, high, start, end
 
     def __call__(self, value):

@@ -5,7 +5,7 @@ WIDTH, HEIGHT = 900, 880
 LEFT, RIGHT, TOP = 78, 872, 164
 PANEL, PITCH = 190, 226         # height and spacing of the panels
 MAX_GBPS = 800
-REMARKS = {'1': 'each chunk for itself: noise and bursts look alike',
+REMARKS = {'1': 'each chunk separately: noise and bursts look alike',
            '8': "mrail's window: every burst is seen",
            '32': 'the bursts are gone: one step, late'}
 

@@ -1,8 +1,8 @@
 /*
  * A bounds-checked big-endian codec. A reader or writer that would run past its
- * end sets `bad`. From then on, it reads zeros and writes nothing. The caller
- * checks `bad` once, at the end, and must not use a length from the wire before
- * that.
+ * end sets `bad`. From then on, reads return 0 and writes have no effect. The
+ * caller checks `bad` once, after the last field. Until then, it must not trust
+ * any length from the wire.
  */
 #ifndef MRAIL_BASE_CODEC_H
 #define MRAIL_BASE_CODEC_H

@@ -18,8 +18,8 @@
 
 #define MRAIL_GCRA_PER_NS 64
 
-/* Returns the time that the bytes take at the given rate, which must not be
- * 0. */
+/* Returns the transmission time of the bytes at the given rate, which must not
+ * be 0. */
 static inline uint64_t mrail_gcra_cost(uint64_t rate_bytes_per_s,
                                        uint32_t bytes)
 {

@@ -6,10 +6,10 @@
 #include <string.h>
 
 /*
- * Makes room for `count` elements of `size` bytes in the array that *array_p
- * points to. The array may be of any type, and NULL is an empty array. Returns
- * 1 on success. If memory runs out, returns 0 and leaves the array unchanged.
- * The pointer is copied as bytes because its type is not void *.
+ * Enlarges the array that *array_p points to, to hold `count` elements of
+ * `size` bytes. The array may be of any type, and NULL is an empty array.
+ * Returns 1, or 0 with the array unchanged if memory runs out. The pointer is
+ * copied as bytes because its type is not void *.
  */
 static inline int mrail_grow(void *array_p, size_t count, size_t size)
 {

@@ -25,14 +25,14 @@ typedef struct mrail_hash {
     size_t num_nodes;
 } mrail_hash_t;
 
-/* Initialises an empty table. Allocates nothing. */
+/* Initialises an empty table without allocating memory. */
 void mrail_hash_init(mrail_hash_t *hash);
 
 /* Frees the buckets. The nodes belong to the caller. */
 void mrail_hash_cleanup(mrail_hash_t *hash);
 
 /* Adds a node. Returns 0, or -ENOMEM with the table unchanged. Only the first
- * call can fail: if there is no memory for more buckets later, the chains grow
+ * call can fail: if a later call cannot allocate more buckets, the chains grow
  * longer instead. */
 int mrail_hash_add(mrail_hash_t *hash, mrail_hash_node_t *node, uint64_t key);
 

@@ -1,8 +1,8 @@
 /*
  * An intrusive priority queue: the node with the smallest key is first. It is a
- * pairing heap: it needs no memory of its own, insertion takes constant time,
- * and removal takes amortised O(log n) time. The order of nodes with equal keys
- * is undefined. Not thread-safe: the caller must serialise all calls.
+ * pairing heap: it allocates no memory; insertion takes constant time, and
+ * removal amortised O(log n) time. The order of nodes with equal keys is
+ * undefined. Not thread-safe: the caller must serialise all calls.
  *
  *     root 3 - child 5 <-> 9 <-> 4       siblings are in no order
  *                      |
@@ -19,13 +19,13 @@ typedef struct mrail_heap_node {
     struct mrail_heap_node *child; /* first child */
     struct mrail_heap_node *next;  /* sibling */
     struct mrail_heap_node *prev;  /* sibling, or the parent of a first child;
-                                    * NULL: the root */
+                                    * NULL for the root */
     uint64_t key;
     int is_in; /* 1 while the node is in a heap */
 } mrail_heap_node_t;
 
 typedef struct mrail_heap {
-    mrail_heap_node_t *root; /* NULL: the heap is empty */
+    mrail_heap_node_t *root; /* NULL if the heap is empty */
 } mrail_heap_t;
 
 static inline void mrail_heap_init(mrail_heap_t *heap)
@@ -38,7 +38,7 @@ static inline void mrail_heap_node_init(mrail_heap_node_t *node)
     memset(node, 0, sizeof(*node));
 }
 
-/* Returns the node with the smallest key; NULL: the heap is empty. */
+/* Returns the node with the smallest key, or NULL if the heap is empty. */
 static inline mrail_heap_node_t *mrail_heap_first(const mrail_heap_t *heap)
 {
     return heap->root;

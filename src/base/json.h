@@ -4,7 +4,7 @@
  * JSON libraries first build a tree in memory, which takes several hundred
  * bytes per value: too much for the pieces of a large plan. They also store
  * numbers as doubles, but the byte counters of long jobs exceed 2^53. The
- * separators are ", " and ": ", so that lines are easy to search. Source:
+ * separators are ", " and ": ", so that grep finds members easily. Source:
  * docs/decisions/0019.
  *
  * Not thread-safe: one thread per writer. The caller checks the stream for
@@ -19,8 +19,8 @@
 typedef struct mrail_json {
     FILE *stream;
     unsigned depth;
-    int comma;   /* 1: the next value needs a comma before it */
-    int newline; /* 1: the next value starts a new line */
+    int comma;   /* 1 if the next value needs a comma before it */
+    int newline; /* 1 if the next value starts a new line */
 } mrail_json_t;
 
 /* Returns a writer for one JSON text. */

@@ -12,10 +12,11 @@
 #include <stdlib.h>
 
 typedef struct mrail_launch {
-    long rank, size; /* -1: no launcher has set it */
-    long local_rank; /* rank within this node; -1: no launcher has set it */
-    const char *job; /* unique among the jobs on a machine; NULL: unknown */
-    int is_mpi;      /* 1: started as an MPI rank; 0: plain batch script */
+    long rank, size; /* -1 if no launcher has set it */
+    long local_rank; /* rank within this node; -1 if no launcher has set it */
+    const char *job; /* unique among the jobs of a host; NULL if unknown */
+    int is_mpi;      /* 1 if started as an MPI rank; 0 for a plain batch
+                      * script */
 } mrail_launch_t;
 
 typedef char *(*mrail_launch_getenv_func_t)(const char *name);
@@ -62,7 +63,7 @@ mrail_launch_read(mrail_launch_getenv_func_t getenv_func)
     for (unsigned i = 0; launch.job == NULL && jobs[i] != NULL; ++i) {
         launch.job = getenv_func(jobs[i]);
     }
-    /* SLURM_PROCID does not count, because it is 0 in batch scripts as well. */
+    /* Ignore SLURM_PROCID, which is 0 in batch scripts. */
     for (unsigned i = 0; i < 3; ++i) {
         launch.is_mpi |= getenv_func(ranks[i]) != NULL;
     }

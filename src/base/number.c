@@ -11,7 +11,7 @@
 #define MAX_DECIMALS 6 /* digits after the point */
 #define MAX_WORD 32    /* maximum bytes of a number in a list */
 
-/* Reads digits at *text_p into *value_p and moves *text_p past them. */
+/* Reads digits at *text_p into *value_p, and moves *text_p past the digits. */
 static int read_digits(const char **text_p, uint64_t *value_p)
 {
     const char *text = *text_p;

@@ -2,9 +2,9 @@
  * Numbers as users type them: counts, sizes, fractions, times, rates, and
  * ranges of sizes. Every `mrail` command uses these functions to read numbers.
  *
- * Pure: the functions turn text into values. Unless stated otherwise, the
- * functions return 0, -EINVAL if the text is malformed, or -ERANGE if the
- * number is out of bounds. They write *value_p only on success.
+ * Pure: the functions convert text to values. Unless stated otherwise, they
+ * return 0, -EINVAL if the text is malformed, or -ERANGE if the number is out
+ * of bounds. They write *value_p only on success.
  */
 #ifndef MRAIL_BASE_NUMBER_H
 #define MRAIL_BASE_NUMBER_H
@@ -31,7 +31,7 @@ int mrail_number_seconds(const char *text, double min, double max,
 
 /* Reads a rate in bits per second, exactly: "100MB/s", "2.5GB" (bytes),
  * "400Gb/s" or "400Gb" (bits), with k, M, G and T as powers of 1000. Without B
- * or b, as in "100M", the unit is `bare` bits: 8 for bytes, or 0 to refuse the
+ * or b, as in "100M", the unit is `bare` bits: 8 for bytes, or 0 to reject this
  * form. Returns -EDOM if the rate is not a whole number of bits or has more
  * than six digits after the point. */
 int mrail_number_rate(const char *text, unsigned bare, uint64_t min,
@@ -39,8 +39,8 @@ int mrail_number_rate(const char *text, unsigned bare, uint64_t min,
 
 /* Reads a comma-separated list of sizes. An item is "SIZE" or
  * "FIRST:LAST:FACTOR", which stands for FIRST, FIRST*FACTOR, and so on up to
- * LAST. FACTOR is 2 to 1024, and 2 by default. Writes at most `room` sizes, and
- * returns -ENOSPC if there are more. */
+ * LAST. FACTOR is 2 to 1024, and 2 by default. Writes at most `room` sizes.
+ * Returns -ENOSPC if the list contains more. */
 int mrail_number_sizes(const char *list, uint64_t max, uint64_t *sizes,
                        unsigned room, unsigned *num_p);
 

@@ -18,7 +18,7 @@ typedef struct mrail_pool_params {
     size_t elem_size;         /* bytes, >= sizeof(void *) */
     size_t align;             /* power of two; 0: 64 */
     unsigned elems_per_chunk; /* >= 1 */
-    unsigned max_elems;       /* 0: no limit */
+    unsigned max_elems;       /* 0 for no limit */
     /* Called with the memory of a new chunk before its first use. Returns 0 or
      * -errno; after an error, mrail_pool_get() returns NULL. May be NULL. */
     int (*chunk_init)(void *arg, void *base, size_t length, void **priv_p);

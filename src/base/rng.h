@@ -1,6 +1,6 @@
 /*
  * A seeded pseudo-random generator. The same seed gives the same sequence on
- * every machine, so that a failed run can be replayed. Not suitable for
+ * every platform, so that a failed run can be replayed. Not suitable for
  * secrets. Source: splitmix64 (Steele, Lea, Flood 2014).
  */
 #ifndef MRAIL_BASE_RNG_H

@@ -53,26 +53,25 @@ int mrail_text_capacity(mrail_text_line_t *line, const char *word,
     }
     ret = mrail_number_rate(word, 0, MIN_BITS, MAX_BITS, &bits);
     if (ret == -EINVAL) {
-        return mrail_text_fail(line,
-                               "'%.40s' is not a capacity: 50GB (bytes per "
-                               "second) or 400Gb (bits), with k, M, G or "
-                               "T%s%s",
-                               word, (none != NULL) ? "; or " : "",
-                               (none != NULL) ? none : "");
+        return mrail_text_fail(
+            line,
+            "'%.40s' is not a capacity; expected a number with a unit, such as "
+            "50GB (bytes per second) or 400Gb (bits per second)%s%s",
+            word, (none != NULL) ? ", or " : "", (none != NULL) ? none : "");
     }
     if (ret == -EDOM) {
-        return mrail_text_fail(line,
-                               "'%.40s' is too fine: whole bits per "
-                               "second, at most six digits after the "
-                               "point",
-                               word);
+        return mrail_text_fail(
+            line,
+            "'%.40s' is too precise; a capacity is a whole number of bits per "
+            "second, with at most six digits after the decimal point",
+            word);
     }
     if (ret == -ERANGE) {
-        return mrail_text_fail(line,
-                               "'%.40s' is out of range: from 1kB to 1000TB "
-                               "per second%s%s",
-                               word, (none != NULL) ? "; or " : "",
-                               (none != NULL) ? none : "");
+        return mrail_text_fail(
+            line,
+            "'%.40s' is out of range; a capacity must be from 1kB to 1000TB "
+            "per second%s%s",
+            word, (none != NULL) ? ", or " : "", (none != NULL) ? none : "");
     }
     *capacity_p = (double)bits / 8;
     return 0;
@@ -129,16 +128,15 @@ static int read_part(mrail_text_line_t *line, char *part, const char *what,
 
         if (ret == -ERANGE) {
             return mrail_text_fail(
-                line,
-                "there is no %s %.20s: valid numbers are 0 to "
-                "%u",
-                what, number, count - 1);
+                line, "there is no %s %.20s: valid numbers are 0 to %u", what,
+                number, count - 1);
         }
         if (ret != 0) {
-            return mrail_text_fail(line,
-                                   "'%.20s' is not a %s number: a list "
-                                   "such as 3, 0-3 or 0,2, or * for all",
-                                   number, what);
+            return mrail_text_fail(
+                line,
+                "'%.20s' is not a %s number; expected a list such as 3, 0-3 or "
+                "0,2, or * for all",
+                number, what);
         }
     }
     if (ends[0] > ends[1]) {
@@ -157,10 +155,9 @@ static int add_part(mrail_text_line_t *line, mrail_text_list_t *list,
                     const char *what, unsigned first, unsigned last)
 {
     if (list->num == MRAIL_TEXT_LIST_MAX) {
-        return mrail_text_fail(line,
-                               "a list of %ss with more than %u parts: "
-                               "write two lines",
-                               what, MRAIL_TEXT_LIST_MAX);
+        return mrail_text_fail(
+            line, "a list of %ss can have at most %u items; use several lines",
+            what, MRAIL_TEXT_LIST_MAX);
     }
     list->first[list->num] = first;
     list->last[list->num] = last;
@@ -221,7 +218,8 @@ int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
 
 /* ---- Lines ---- */
 
-/* Splits the line at blanks and ends it at '#'. Modifies `text`. */
+/* Splits the line at blanks, and discards a comment after '#'. Modifies
+ * `text`. */
 static int cut_line(mrail_text_line_t *line, char *text)
 {
     char *save = NULL;
@@ -238,7 +236,7 @@ static int cut_line(mrail_text_line_t *line, char *text)
     for (char *p = strtok_r(text, " \t\r", &save); p != NULL;
          p = strtok_r(NULL, " \t\r", &save)) {
         if (line->num == MRAIL_TEXT_MAX_WORDS) {
-            return mrail_text_fail(line, "more than %d words in a line",
+            return mrail_text_fail(line, "a line can have at most %d words",
                                    MRAIL_TEXT_MAX_WORDS);
         }
         line->words[line->num++] = p;
@@ -247,8 +245,8 @@ static int cut_line(mrail_text_line_t *line, char *text)
     return 0;
 }
 
-/* Calls `func` for each line of the NUL-terminated `text`, and once more at the
- * end. */
+/* Calls `func` for each line of the NUL-terminated `text`, and finally once
+ * with num == 0. */
 static int run_lines(mrail_text_line_t *line, char *text,
                      mrail_text_line_func_t func, void *arg)
 {
@@ -301,7 +299,7 @@ int mrail_text_each(const char *name, const char *text, size_t length,
         name += name_length - MRAIL_TEXT_MAX_NAME;
     }
     if (length > max_bytes) {
-        ret = mrail_text_fail(&line, "longer than %zu bytes", max_bytes);
+        ret = mrail_text_fail(&line, "the text exceeds %zu bytes", max_bytes);
     } else if (zero != NULL) {
         line.number = line_of(text, zero);
         ret = mrail_text_fail(&line, "byte 0 is not text");

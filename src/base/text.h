@@ -3,7 +3,7 @@
  * project (topology, demand, fabric) use it. '#' starts a comment, and blanks
  * separate words. Line numbers include empty lines.
  *
- * Pure: the functions turn text into words. If the text is invalid, line->why
+ * Pure: the functions split text into words. If the text is invalid, line->why
  * contains the message, which the caller prefixes with "NAME:LINE: ".
  */
 #ifndef MRAIL_BASE_TEXT_H
@@ -15,25 +15,26 @@
 #include <stdint.h>
 
 #define MRAIL_TEXT_MAX_WORDS 12 /* maximum words per line */
-#define MRAIL_TEXT_LIST_MAX 32  /* maximum parts of a list */
+#define MRAIL_TEXT_LIST_MAX 32  /* maximum items of a list */
 #define MRAIL_TEXT_MAX_NAME 100 /* maximum length of a name in messages */
 #define MRAIL_TEXT_LIST_END UINT32_MAX
 
 typedef struct mrail_text_line {
     char *words[MRAIL_TEXT_MAX_WORDS + 1]; /* ends with NULL */
-    unsigned num;                          /* 0: no more lines */
-    unsigned number;                       /* number of the line, from 1 */
+    unsigned num;                          /* number of words; 0 after the last
+                                            * line */
+    unsigned number;                       /* line number, from 1 */
     char why[256];
 } mrail_text_line_t;
 
-/* Called for each line that has words, and once after the last line with
- * line->num == 0. Returns 0 to continue, or -EINVAL (with a message in
- * line->why) or -ENOMEM to stop. */
+/* Called for each line that contains words, and finally once with line->num ==
+ * 0. Returns 0 to continue, or -EINVAL (with a message in line->why) or -ENOMEM
+ * to stop. */
 typedef int (*mrail_text_line_func_t)(mrail_text_line_t *line, void *arg);
 
 /* Splits a text into lines and calls `func` for each. Returns 0, or -EINVAL or
- * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. If NAME is long, the message
- * contains only its end. */
+ * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. A long NAME is shortened to its
+ * last MRAIL_TEXT_MAX_NAME characters. */
 int mrail_text_each(const char *name, const char *text, size_t length,
                     size_t max_bytes, mrail_text_line_func_t func, void *arg,
                     char *why, size_t size);
@@ -61,9 +62,8 @@ typedef struct mrail_text_list {
     unsigned first[MRAIL_TEXT_LIST_MAX], last[MRAIL_TEXT_LIST_MAX];
 } mrail_text_list_t;
 
-/* Reads a list of numbers below `count` (> 0). No number may occur twice. In
- * messages, `what` names the objects that are numbered. Returns 0 or
- * -EINVAL. */
+/* Reads a list of numbers below `count` (> 0). Each number may occur only once.
+ * In messages, `what` names the numbered objects. Returns 0 or -EINVAL. */
 int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
                     unsigned count, mrail_text_list_t *list);
 
@@ -74,8 +74,7 @@ int mrail_text_sequence(mrail_text_line_t *line, const char *word,
 
 unsigned mrail_text_list_count(const mrail_text_list_t *list);
 
-/* Returns the i-th number in the order of the text; i <
- * mrail_text_list_count(). */
+/* Returns the i-th number in text order, for i < mrail_text_list_count(). */
 unsigned mrail_text_list_at(const mrail_text_list_t *list, unsigned i);
 
 /* Returns the smallest number >= least, or MRAIL_TEXT_LIST_END. */

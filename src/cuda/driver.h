@@ -50,6 +50,7 @@
     X(cuMemFreeHost)                                                           \
     X(cuMemHostRegister_v2)                                                    \
     X(cuMemHostUnregister)                                                     \
+    X(cuMemHostGetDevicePointer_v2)                                            \
     X(cuIpcGetMemHandle)                                                       \
     X(cuIpcOpenMemHandle_v2)                                                   \
     X(cuIpcCloseMemHandle)                                                     \
@@ -66,6 +67,10 @@
     X(cuStreamWriteValue32_v2)                                                 \
     X(cuStreamWaitValue32_v2)                                                  \
     X(cuLaunchHostFunc)                                                        \
+    X(cuModuleLoadData)                                                        \
+    X(cuModuleUnload)                                                          \
+    X(cuModuleGetFunction)                                                     \
+    X(cuLaunchKernel)                                                          \
     X(cuEventCreate)                                                           \
     X(cuEventDestroy_v2)                                                       \
     X(cuEventRecord)                                                           \

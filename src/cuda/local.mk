@@ -10,7 +10,15 @@ libmrail_cuda_la_SOURCES = \
     src/cuda/memory.c src/cuda/memory.h \
     src/cuda/place.c src/cuda/place.h
 
+# Kernels.
+noinst_LTLIBRARIES += libmrail-cuda-kernels.la
+libmrail_cuda_kernels_la_SOURCES = src/cuda/kernels.c src/cuda/kernels.h
+libmrail_cuda_kernels_la_LIBADD = libmrail-kernels.la
+
 # Device memory for relays.
 noinst_LTLIBRARIES += libmrail-cuda-relay.la
 libmrail_cuda_relay_la_SOURCES = \
-    src/cuda/relay_copy.c src/cuda/relay_copy.h
+    src/cuda/relay_area.c src/cuda/relay_internal.h \
+    src/cuda/relay_copy.c src/cuda/relay_copy.h \
+    src/cuda/relay_kernel.c src/cuda/relay_kernel.h
+libmrail_cuda_relay_la_LIBADD = libmrail-cuda-kernels.la

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PCI_ROOT "/sys/devices/pci"
-/* Bus number of the first software GPU of a node (docs/gpu.md). */
+/* Bus number of the first software GPU of a node (docs/softgpu.md). */
 #define SOFT_FIRST_BUS 0x40u
 
 static int place_numa_node(const char *link)

@@ -1,357 +1,171 @@
 #include "config.h"
 #include "cuda/relay_copy.h"
 
-#include "base/log.h"
-#include "relay/slot.h"
+#include "cuda/relay_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HANDLE_MAGIC 0x6d52637564610001ull
-
-/* The handle that a rank exports. A zeroed handle is invalid. */
-typedef struct handle {
-    char shm_pool_name[MRAIL_RELAY_NAME_SIZE];
-    uint64_t magic;
-    CUipcMemHandle area;
-} handle_t;
-
-_Static_assert(sizeof(handle_t) <= MRAIL_RELAY_HANDLE_SIZE, "it has room");
-
-typedef enum direction { TO_AREA, FROM_AREA, NUM_DIRECTIONS } direction_t;
-
-struct queue;
-
 /* A copy in flight, or an element of the free list. */
-typedef struct copy {
+struct mrail_cuda_copy {
     CUevent event;
-    struct queue *queue;
-    struct copy *next; /* next copy in the queue or in the free list */
-} copy_t;
+    mrail_cuda_queue_t *queue;
+    mrail_cuda_copy_t *next; /* next copy in the queue or in the free list */
+};
 
 /* The copies in one stream, which complete in order. */
-typedef struct queue {
+struct mrail_cuda_queue {
     CUstream stream;
-    copy_t *first;
-    copy_t **last_p; /* link to which the next copy is appended */
-} queue_t;
-
-typedef struct copy_memory {
-    mrail_relay_memory_t super;
-    const mrail_cuda_t *cuda;
-    CUdevice device;
-    CUcontext ctx;
-    size_t area_size;
-    CUdeviceptr own;    /* 0: not allocated */
-    uint32_t num_local; /* 0: not imported */
-    uint32_t me;
-    queue_t (*queues)[NUM_DIRECTIONS]; /* by area */
-    copy_t *copies;
-    size_t num_copies;
-    copy_t *free;
-} copy_memory_t;
-
-/* ---- the driver ---- */
-
-static int status_of(CUresult result, const char *action)
-{
-    if (result == CUDA_SUCCESS) {
-        return 0;
-    }
-    mrail_debug("relays: cannot %s: %s", action, mrail_cuda_error(result));
-    switch (result) {
-    case CUDA_ERROR_OUT_OF_MEMORY:
-        return -ENOMEM;
-    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
-    case CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
-        return -EACCES;
-    case CUDA_ERROR_NOT_SUPPORTED:
-        return -EOPNOTSUPP;
-    default:
-        return -EIO;
-    }
-}
-
-static int enter(const copy_memory_t *memory)
-{
-    return status_of(memory->cuda->cuCtxPushCurrent(memory->ctx),
-                     "use the context of the device");
-}
-
-static void leave(const copy_memory_t *memory)
-{
-    CUcontext ctx;
-
-    (void)memory->cuda->cuCtxPopCurrent(&ctx);
-}
-
-/* ---- areas ---- */
-
-/* Allocates this rank's area. The caller has made the context current. */
-static int area_alloc(copy_memory_t *memory, handle_t *handle)
-{
-    const mrail_cuda_t *cuda = memory->cuda;
-    int ret = status_of(cuda->cuMemAlloc(&memory->own, memory->area_size),
-                        "allocate slots");
-
-    if (ret != 0) {
-        memory->own = 0;
-        return ret;
-    }
-    return status_of(cuda->cuIpcGetMemHandle(&handle->area, memory->own),
-                     "export slots");
-}
-
-static int copy_alloc(mrail_relay_memory_t *super,
-                      const mrail_relay_shape_t *shape, uint32_t me,
-                      void *handle_p)
-{
-    copy_memory_t *memory = (copy_memory_t *)super;
-    mrail_relay_shape_t external = *shape;
-    mrail_relay_layout_t layout;
-    handle_t handle = {.magic = HANDLE_MAGIC};
-    int ret;
-
-    memset(handle_p, 0, sizeof(handle));
-    external.is_external = 1;
-    ret = mrail_relay_layout(&external, &layout);
-    if (ret == 0) {
-        memory->area_size = layout.area_size;
-        ret = enter(memory);
-    }
-    if (ret == 0) {
-        ret = area_alloc(memory, &handle);
-        leave(memory);
-    }
-    if (ret == 0) {
-        ret = mrail_relay_memory_create_pool(super, &external, me,
-                                             handle.shm_pool_name);
-    }
-    if (ret == 0) {
-        memcpy(handle_p, &handle, sizeof(handle));
-    }
-    return ret;
-}
+    mrail_cuda_copy_t *first;
+    mrail_cuda_copy_t **last_p; /* link to which the next copy is appended */
+};
 
 /* ---- import ---- */
 
-/* Imports the areas of the other ranks. The caller has made the context
- * current. */
-static int import_areas(copy_memory_t *memory, const void *const *handles)
-{
-    for (uint32_t i = 0; i < memory->num_local; ++i) {
-        CUdeviceptr area = memory->own;
-        handle_t handle;
-        int ret = 0;
-
-        memcpy(&handle, handles[i], sizeof(handle));
-        if (handle.magic != HANDLE_MAGIC) {
-            return -EINVAL;
-        }
-        if (i != memory->me) {
-            ret = status_of(
-                memory->cuda->cuIpcOpenMemHandle(
-                    &area, handle.area, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
-                "import the slots of another rank");
-        }
-        if (ret != 0) {
-            return ret;
-        }
-        memory->super.areas[i] = (void *)(uintptr_t)area;
-    }
-    return 0;
-}
-
 /* Creates the streams. The caller has made the context current. */
-static int create_queues(copy_memory_t *memory)
+static int create_queues(mrail_cuda_relay_t *relay)
 {
+    uint32_t num = mrail_cuda_relay_channels(relay);
     int ret = 0;
 
-    memory->queues = calloc(memory->num_local, sizeof(*memory->queues));
-    if (memory->queues == NULL) {
+    relay->queues = calloc(num, sizeof(*relay->queues));
+    if (relay->queues == NULL) {
         return -ENOMEM;
     }
-    for (uint32_t i = 0; (ret == 0) && (i < memory->num_local); ++i) {
-        for (int to = 0; (ret == 0) && (to < NUM_DIRECTIONS); ++to) {
-            queue_t *queue = &memory->queues[i][to];
+    for (uint32_t i = 0; (ret == 0) && (i < num); ++i) {
+        mrail_cuda_queue_t *queue = &relay->queues[i];
 
-            queue->last_p = &queue->first;
-            ret = status_of(memory->cuda->cuStreamCreate(
-                                &queue->stream, CU_STREAM_NON_BLOCKING),
-                            "create a stream");
-        }
+        queue->last_p = &queue->first;
+        ret = mrail_cuda_relay_status(
+            relay->cuda->cuStreamCreate(&queue->stream, CU_STREAM_NON_BLOCKING),
+            "create a stream");
     }
     return ret;
 }
 
 /* Creates the copies. Each slot has at most one copy in flight. The caller has
  * made the context current. */
-static int create_copies(copy_memory_t *memory, uint32_t slots)
+static int create_copies(mrail_cuda_relay_t *relay)
 {
-    size_t num = (size_t)memory->num_local * slots;
+    size_t num = (size_t)relay->num_local * relay->num_slots;
     int ret = 0;
 
-    memory->copies = calloc(num, sizeof(*memory->copies));
-    if (memory->copies == NULL) {
+    relay->copies = calloc(num, sizeof(*relay->copies));
+    if (relay->copies == NULL) {
         return -ENOMEM;
     }
     for (size_t i = 0; (ret == 0) && (i < num); ++i) {
-        copy_t *copy = &memory->copies[i];
+        mrail_cuda_copy_t *copy = &relay->copies[i];
 
-        ret = status_of(
-            memory->cuda->cuEventCreate(&copy->event, CU_EVENT_DISABLE_TIMING),
+        ret = mrail_cuda_relay_status(
+            relay->cuda->cuEventCreate(&copy->event, CU_EVENT_DISABLE_TIMING),
             "create an event");
         if (ret == 0) {
-            ++memory->num_copies;
-            copy->next = memory->free;
-            memory->free = copy;
+            ++relay->num_copies;
+            copy->next = relay->free;
+            relay->free = copy;
         }
     }
     return ret;
 }
 
-static int copy_import(mrail_relay_memory_t *super,
-                       const mrail_relay_shape_t *shape, uint32_t me,
-                       const void *const *handles)
+int mrail_cuda_copy_import(mrail_relay_memory_t *memory,
+                           const mrail_relay_shape_t *shape, uint32_t me,
+                           const void *const *handles)
 {
-    copy_memory_t *memory = (copy_memory_t *)super;
-    mrail_relay_shape_t external = *shape;
-    handle_t first;
-    int ret;
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
+    int ret = mrail_cuda_area_import(relay, shape, me, handles);
 
-    external.is_external = 1;
-    memcpy(&first, handles[0], sizeof(first));
-    ret = (memory->own != 0) ? mrail_relay_memory_attach_pool(
-                                   super, &external, first.shm_pool_name)
-                             : -EINVAL;
     if (ret == 0) {
-        ret = enter(memory);
+        ret = mrail_cuda_relay_enter(relay);
     }
     if (ret != 0) {
         return ret;
     }
-    memory->num_local = shape->num_local;
-    memory->me = me;
-    ret = import_areas(memory, handles);
+    ret = create_queues(relay);
     if (ret == 0) {
-        ret = create_queues(memory);
+        ret = create_copies(relay);
     }
-    if (ret == 0) {
-        ret = create_copies(memory, shape->out_slots + shape->in_slots);
-    }
-    leave(memory);
+    mrail_cuda_relay_leave(relay);
     return ret;
 }
 
 /* ---- release ---- */
 
-static void release_queues(copy_memory_t *memory)
+static void release_queues(const mrail_cuda_relay_t *relay)
 {
-    const mrail_cuda_t *cuda = memory->cuda;
+    const mrail_cuda_t *cuda = relay->cuda;
+    uint32_t num =
+        (relay->queues != NULL) ? mrail_cuda_relay_channels(relay) : 0;
 
-    for (uint32_t i = 0; (memory->queues != NULL) && (i < memory->num_local);
-         ++i) {
-        for (int to = 0; to < NUM_DIRECTIONS; ++to) {
-            CUstream stream = memory->queues[i][to].stream;
+    for (uint32_t i = 0; i < num; ++i) {
+        CUstream stream = relay->queues[i].stream;
 
-            if (stream != NULL) {
-                (void)cuda->cuStreamSynchronize(stream);
-                (void)cuda->cuStreamDestroy(stream);
-            }
+        if (stream != NULL) {
+            (void)cuda->cuStreamSynchronize(stream);
+            (void)cuda->cuStreamDestroy(stream);
         }
     }
-    for (size_t i = 0; i < memory->num_copies; ++i) {
-        (void)cuda->cuEventDestroy(memory->copies[i].event);
+    for (size_t i = 0; i < relay->num_copies; ++i) {
+        (void)cuda->cuEventDestroy(relay->copies[i].event);
     }
 }
 
-static void release_areas(copy_memory_t *memory)
+void mrail_cuda_copy_release(mrail_relay_memory_t *memory)
 {
-    for (uint32_t i = 0; i < memory->num_local; ++i) {
-        if ((memory->super.areas[i] != NULL) && (i != memory->me)) {
-            (void)memory->cuda->cuIpcCloseMemHandle(
-                (uintptr_t)memory->super.areas[i]);
-        }
-    }
-    if (memory->own != 0) {
-        (void)memory->cuda->cuMemFree(memory->own);
-    }
-}
-
-static void copy_release(mrail_relay_memory_t *super)
-{
-    copy_memory_t *memory = (copy_memory_t *)super;
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
 
     /* If the context was destroyed, the driver has already freed all of its
      * objects. */
-    if (enter(memory) == 0) {
-        release_queues(memory);
-        release_areas(memory);
-        leave(memory);
+    if (mrail_cuda_relay_enter(relay) == 0) {
+        release_queues(relay);
+        mrail_cuda_area_release(relay);
+        mrail_cuda_relay_leave(relay);
     }
-    mrail_relay_memory_release_pool(super);
-    free(memory->queues);
-    free(memory->copies);
-    memset(super->areas, 0, sizeof(super->areas));
-    memory->own = 0;
-    memory->num_local = 0;
-    memory->queues = NULL;
-    memory->copies = NULL;
-    memory->num_copies = 0;
-    memory->free = NULL;
+    mrail_relay_memory_release_pool(memory);
+    free(relay->queues);
+    free(relay->copies);
+    memset(memory->areas, 0, sizeof(memory->areas));
+    relay->own = 0;
+    relay->num_local = 0;
+    relay->queues = NULL;
+    relay->copies = NULL;
+    relay->num_copies = 0;
+    relay->free = NULL;
 }
 
 /* ---- copies ---- */
 
-static int is_in_area(const copy_memory_t *memory, uint32_t rank,
-                      const void *address)
+int mrail_cuda_copy_start(mrail_relay_memory_t *memory, void *to,
+                          const void *from, size_t length, void **copy_p)
 {
-    uintptr_t first = (uintptr_t)memory->super.areas[rank];
-
-    return (uintptr_t)address - first < memory->area_size;
-}
-
-/* Returns the queue of the link over which the bytes move, or NULL. */
-static queue_t *queue_of(const copy_memory_t *memory, const void *to,
-                         const void *from)
-{
-    for (uint32_t i = 0; i < memory->num_local; ++i) {
-        if (is_in_area(memory, i, to)) {
-            return &memory->queues[i][TO_AREA];
-        }
-        if (is_in_area(memory, i, from)) {
-            return &memory->queues[i][FROM_AREA];
-        }
-    }
-    return NULL;
-}
-
-static int copy_start(mrail_relay_memory_t *super, void *to, const void *from,
-                      size_t length, void **copy_p)
-{
-    copy_memory_t *memory = (copy_memory_t *)super;
-    queue_t *queue = queue_of(memory, to, from);
-    copy_t *copy = memory->free;
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
+    uint32_t channel = mrail_cuda_area_channel(relay, to, from);
+    mrail_cuda_copy_t *copy = relay->free;
+    mrail_cuda_queue_t *queue;
     int ret;
 
-    if ((queue == NULL) || (copy == NULL)) {
+    if ((channel == UINT32_MAX) || (copy == NULL)) {
         return -EINVAL;
     }
-    ret = enter(memory);
+    queue = &relay->queues[channel];
+    ret = mrail_cuda_relay_enter(relay);
     if (ret != 0) {
         return ret;
     }
-    ret = status_of(memory->cuda->cuMemcpyDtoDAsync(
-                        (uintptr_t)to, (uintptr_t)from, length, queue->stream),
-                    "copy between devices");
+    ret = mrail_cuda_relay_status(
+        relay->cuda->cuMemcpyDtoDAsync((uintptr_t)to, (uintptr_t)from, length,
+                                       queue->stream),
+        "copy between devices");
     if (ret == 0) {
-        ret = status_of(memory->cuda->cuEventRecord(copy->event, queue->stream),
-                        "record an event");
+        ret = mrail_cuda_relay_status(
+            relay->cuda->cuEventRecord(copy->event, queue->stream),
+            "record an event");
     }
-    leave(memory);
+    mrail_cuda_relay_leave(relay);
     if (ret == 0) {
-        memory->free = copy->next;
+        relay->free = copy->next;
         copy->next = NULL;
         copy->queue = queue;
         *queue->last_p = copy;
@@ -361,92 +175,98 @@ static int copy_start(mrail_relay_memory_t *super, void *to, const void *from,
     return ret;
 }
 
-static void dequeue(copy_memory_t *memory, queue_t *queue)
+static void dequeue(mrail_cuda_relay_t *relay, mrail_cuda_queue_t *queue)
 {
-    copy_t *copy = queue->first;
+    mrail_cuda_copy_t *copy = queue->first;
 
     queue->first = copy->next;
     if (queue->first == NULL) {
         queue->last_p = &queue->first;
     }
-    copy->next = memory->free;
-    memory->free = copy;
+    copy->next = relay->free;
+    relay->free = copy;
 }
 
 /* Only the oldest copy of a queue needs a query, which calls the driver.
  * cuEventQuery() needs no current context. */
-static int copy_test(mrail_relay_memory_t *super, void *started)
+int mrail_cuda_copy_test(mrail_relay_memory_t *memory, void *started)
 {
-    copy_memory_t *memory = (copy_memory_t *)super;
-    copy_t *copy = started;
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
+    mrail_cuda_copy_t *copy = started;
     CUresult result;
 
     if (copy != copy->queue->first) {
         return 0;
     }
-    result = memory->cuda->cuEventQuery(copy->event);
+    result = relay->cuda->cuEventQuery(copy->event);
     if (result == CUDA_ERROR_NOT_READY) {
         return 0;
     }
-    dequeue(memory, copy->queue);
+    dequeue(relay, copy->queue);
     return (result == CUDA_SUCCESS)
                ? 1
-               : status_of(result, "complete a copy between devices");
+               : mrail_cuda_relay_status(result,
+                                         "complete a copy between devices");
 }
 
+/* ---- the object ---- */
+
 static const mrail_relay_memory_ops_t copy_ops = {
-    .handle_size = sizeof(handle_t),
-    .alloc = copy_alloc,
-    .import = copy_import,
-    .release = copy_release,
-    .copy_start = copy_start,
-    .copy_test = copy_test,
+    .handle_size = sizeof(mrail_cuda_handle_t),
+    .alloc = mrail_cuda_area_alloc,
+    .import = mrail_cuda_copy_import,
+    .release = mrail_cuda_copy_release,
+    .copy_start = mrail_cuda_copy_start,
+    .copy_test = mrail_cuda_copy_test,
 };
 
-/* ---- the object ---- */
+int mrail_cuda_relay_init(mrail_cuda_relay_t *relay, const mrail_cuda_t *cuda,
+                          int ordinal, const mrail_relay_memory_ops_t *ops)
+{
+    int ret;
+
+    mrail_relay_memory_init(&relay->super, ops);
+    relay->cuda = cuda;
+    ret = mrail_cuda_relay_status(cuda->cuDeviceGet(&relay->device, ordinal),
+                                  "find the device");
+    return (ret == 0) ? mrail_cuda_relay_status(cuda->cuDevicePrimaryCtxRetain(
+                                                    &relay->ctx, relay->device),
+                                                "use the device")
+                      : ret;
+}
 
 int mrail_cuda_relay_create(const mrail_cuda_t *cuda, int ordinal,
                             mrail_relay_memory_t **memory_p)
 {
-    copy_memory_t *memory = calloc(1, sizeof(*memory));
-    int ret;
+    mrail_cuda_relay_t *relay = calloc(1, sizeof(*relay));
+    int ret = (relay != NULL)
+                  ? mrail_cuda_relay_init(relay, cuda, ordinal, &copy_ops)
+                  : -ENOMEM;
 
-    if (memory == NULL) {
-        return -ENOMEM;
-    }
-    mrail_relay_memory_init(&memory->super, &copy_ops);
-    memory->cuda = cuda;
-    ret = status_of(cuda->cuDeviceGet(&memory->device, ordinal),
-                    "find the device");
-    if (ret == 0) {
-        ret = status_of(
-            cuda->cuDevicePrimaryCtxRetain(&memory->ctx, memory->device),
-            "use the device");
-    }
     if (ret != 0) {
-        free(memory);
+        free(relay);
         return ret;
     }
-    *memory_p = &memory->super;
+    *memory_p = &relay->super;
     return 0;
 }
 
-void mrail_cuda_relay_area(const mrail_relay_memory_t *super, void **area_p,
+void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,
                            size_t *size_p)
 {
-    const copy_memory_t *memory = (const copy_memory_t *)super;
+    const mrail_cuda_relay_t *relay = (const mrail_cuda_relay_t *)memory;
 
-    *area_p = (void *)(uintptr_t)memory->own;
-    *size_p = memory->area_size;
+    *area_p = (void *)(uintptr_t)relay->own;
+    *size_p = relay->area_size;
 }
 
-void mrail_cuda_relay_destroy(mrail_relay_memory_t *super)
+void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory)
 {
-    copy_memory_t *memory = (copy_memory_t *)super;
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
 
     if (memory != NULL) {
-        copy_release(super);
-        (void)memory->cuda->cuDevicePrimaryCtxRelease(memory->device);
-        free(memory);
+        memory->ops->release(memory);
+        (void)relay->cuda->cuDevicePrimaryCtxRelease(relay->device);
+        free(relay);
     }
 }

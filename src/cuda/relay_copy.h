@@ -33,7 +33,9 @@
  */
 int mrail_cuda_relay_create(const mrail_cuda_t *cuda, int ordinal,
                             mrail_relay_memory_t **memory_p);
-void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory); /* or NULL */
+
+/* Also destroys an object of mrail_cuda_relay_kernel_create(), or NULL. */
+void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory);
 
 /* Returns the area that alloc() has allocated, for registration by NICs. */
 void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,

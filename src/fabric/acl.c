@@ -84,8 +84,7 @@ static int check_numbers(const mrail_acl_t *acl, char *why, size_t size)
         return -EINVAL;
     }
     if (acl->dscp > 63 && acl->dscp != MRAIL_ACL_NO_DSCP) {
-        snprintf(why, size, "DSCP %u: must be a number from 0 to 63",
-                 acl->dscp);
+        snprintf(why, size, "DSCP %u is not a number from 0 to 63", acl->dscp);
         return -EINVAL;
     }
     return 0;
@@ -99,7 +98,7 @@ static int check_name(const mrail_acl_t *acl, char *why, size_t size)
         strspn(acl->name, LETTERS) == 0 ||
         strspn(acl->name, LETTERS DIGITS "_") != length) {
         snprintf(why, size,
-                 "name '%.20s': must be 1 to %d letters, digits and '_', "
+                 "name '%.20s' must have 1 to %d letters, digits and '_', "
                  "starting with a letter",
                  acl->name, ACL_MAX_NAME);
         return -EINVAL;
@@ -188,22 +187,26 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
         (dialect != MRAIL_ACL_IOS || acl->dscp != MRAIL_ACL_NO_DSCP ||
          acl->num_ingress > 0 || acl->num_local > 0 ||
          acl->failure != MRAIL_ACL_FALL_THROUGH)) {
-        snprintf(why, why_size,
-                 "the printed form has the ios dialect's lists and route map "
-                 "only: no DSCP, ports, local prefixes or drop mode");
+        snprintf(
+            why, why_size,
+            "the printed form contains only the lists and the route map of the "
+            "ios dialect; it supports neither DSCP nor ports, local prefixes "
+            "or drop mode");
         return -EINVAL;
     }
     if (dialect == MRAIL_ACL_NVUE && acl->num_local > ACL_NVUE_MAX_LOCAL) {
-        snprintf(why, why_size, "%u local prefixes: NVUE rules take at most %d",
+        snprintf(why, why_size,
+                 "%u local prefixes: NVUE rules support at most %d",
                  acl->num_local, ACL_NVUE_MAX_LOCAL);
         return -EINVAL;
     }
     while (dialect == MRAIL_ACL_NVUE && marks < acl->num_uplinks) {
         if (acl_nvue_mark(acl, marks) == MRAIL_ACL_NO_DSCP) {
-            snprintf(why, why_size,
-                     "%u uplinks: NVUE marks each uplink with a DSCP of its "
-                     "own, and only %u are free",
-                     acl->num_uplinks, marks);
+            snprintf(
+                why, why_size,
+                "%u uplinks: NVUE marks each uplink with its own DSCP, and "
+                "only %u are free",
+                acl->num_uplinks, marks);
             return -EINVAL;
         }
         ++marks;
@@ -219,7 +222,7 @@ int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size)
     if (acl->num_ingress == 0 || acl->num_ingress % acl->num_uplinks != 0) {
         snprintf(why, why_size,
                  "%u ports, %u links to each leaf: list all links of the first "
-                 "leaf, then those of the next",
+                 "leaf, then all links of the next leaf",
                  acl->num_ingress, acl->num_uplinks);
         return -EINVAL;
     }
@@ -277,7 +280,7 @@ void acl_write_head(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                 ? "the switch drops its packets"
                 : "its packets take the ordinary routes");
     if (note != NULL) {
-        fprintf(stream, "%s But: %s.\n", mark, note);
+        fprintf(stream, "%s However, %s.\n", mark, note);
     }
     if (acl->num_local == 0 && dialect != MRAIL_ACL_LINUX) {
         fprintf(stream,

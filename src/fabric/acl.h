@@ -4,7 +4,7 @@
  * range. Source: [CTCCL] 3.2 and 4.1.
  *
  * The segments come from orchestrator/ports.h, so rules and lanes always agree.
- * Pure: the writer turns options into text, and the reader turns text into a
+ * Pure: the writer converts options to text, and the reader converts text to a
  * report.
  */
 #ifndef MRAIL_FABRIC_ACL_H
@@ -25,14 +25,14 @@ typedef enum mrail_acl_dialect {
     MRAIL_ACL_EOS,   /* Arista EOS: policy map of type pbr */
     MRAIL_ACL_SONIC, /* SONiC: ACL_TABLE and ACL_RULE with redirection, JSON */
     MRAIL_ACL_NVUE,  /* NVIDIA Cumulus Linux: nv set */
-    MRAIL_ACL_LINUX, /* iproute2 and nftables, also with FRR: a shell script */
+    MRAIL_ACL_LINUX, /* iproute2 and nftables, even with FRR: a shell script */
     MRAIL_ACL_NUM_DIALECTS
 } mrail_acl_dialect_t;
 
 /* The handling of a segment whose uplink has failed. */
 typedef enum mrail_acl_failure {
-    /* Packets take the ordinary routes (ECMP). Nothing is lost, but the other
-     * uplinks carry unequal loads. */
+    /* Packets take the ordinary routes (ECMP). No packets are lost, but the
+     * other uplinks carry unequal loads. */
     MRAIL_ACL_FALL_THROUGH,
     /* Packets are dropped. The segment's lanes fail over, and the other uplinks
      * carry equal loads. */
@@ -41,7 +41,7 @@ typedef enum mrail_acl_failure {
 
 typedef struct mrail_acl_uplink {
     const char *next_hop; /* IPv4 address of the far end */
-    const char *port;     /* name of the switch port; NULL: unknown */
+    const char *port;     /* name of the switch port; NULL if unknown */
 } mrail_acl_uplink_t;
 
 typedef struct mrail_acl {
@@ -58,7 +58,7 @@ typedef struct mrail_acl {
     /* prefix of list and map names, such as "udf" */
     const char *name;
     const char *const *ingress; /* ports to which the rules apply */
-    /* 0: write a placeholder line instead */
+    /* if 0, the writer emits a placeholder line */
     unsigned num_ingress;
     /* IPv4 prefixes such as "10.0.0.0/24" that the switch reaches without its
      * uplinks. Packets to them take the ordinary routes. */
@@ -95,7 +95,7 @@ void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
 
 /* Writes the rules or, for undo, the commands that remove them. The options
  * must be valid for the dialect. A NULL next hop is written as NEXT_HOP_1 and
- * so on, which switches refuse. */
+ * so on, which switches reject. */
 void mrail_acl_write(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                      FILE *stream);
 void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
@@ -117,7 +117,8 @@ typedef struct mrail_acl_report {
     unsigned num_overlaps;  /* rules that share a port with an earlier one */
     unsigned num_unmapped;  /* rules without a target */
     unsigned num_outside;   /* rules for ports below 0xC000 */
-    unsigned num_misplaced; /* segments that differ from those of ports.h */
+    unsigned num_misplaced; /* segments that differ from the segments of
+                             * ports.h */
     /* rules with a different DSCP or source, and references to missing lists */
     unsigned num_conflicts;
     /* maps, lists and tables that are applied to no port, if the text has
@@ -130,12 +131,13 @@ typedef struct mrail_acl_report {
 
 /*
  * Reads a rule set and compares it with the segments of `num_uplinks` uplinks
- * (0: as many as there are targets). Prints one line to `stream` for each
+ * (0 means as many as there are targets). Prints one line to `stream` for each
  * finding, with the line number in the text. Writes `report` if the text could
  * be read. Returns 0 if each port of the range goes to exactly one uplink.
  * Errors:
  * - -ERANGE: there is a hole, an overlap or another finding;
- * - -EINVAL: the text is malformed or in another dialect; `why` has a message;
+ * - -EINVAL: the text is malformed or in another dialect; `why` contains a
+ *   message;
  * - -ENOMEM.
  */
 int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,

@@ -29,11 +29,11 @@ unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream)
             first = match;
         } else if (strcmp(match->source, first->source) != 0) {
             ++findings;
-            fprintf(stream,
-                    "line %u: the source is %s, but that of the rule in line "
-                    "%u is %s\n",
-                    match->line, source_of(match), first->line,
-                    source_of(first));
+            fprintf(
+                stream,
+                "line %u: the source is %s, but the rule in line %u has the "
+                "source %s\n",
+                match->line, source_of(match), first->line, source_of(first));
         }
     }
     return findings;
@@ -67,7 +67,7 @@ int acl_takes_from(const acl_match_t *match, unsigned line)
     }
 }
 
-/* Returns 1 if the routing rule takes packets from the other one. */
+/* Returns 1 if `match` takes packets from `other`. */
 static int takes_by_order(const acl_match_t *match, const acl_match_t *other)
 {
     unsigned long mark = 0; /* mark of packets that no rule marks */
@@ -137,7 +137,7 @@ static const char *name_in(const char *key)
 }
 
 /* Returns 1 if a binding leads to a port, directly or through chains that jump
- * to each other. `is_seen` has the edges that were followed. */
+ * to each other. `is_seen` marks the edges that were followed. */
 static int is_applied(const acl_reader_t *reader, const char *key,
                       uint8_t is_seen[ACL_MAX_EDGES])
 {
@@ -233,8 +233,8 @@ unsigned acl_check_ports(const acl_reader_t *reader, FILE *stream)
 
 /* ---- Names ---- */
 
-/* Finds rules in different maps. A port has only one map, so one of them would
- * not apply. */
+/* Finds rules in different maps. A port can have only one map, so one of the
+ * maps would not apply. */
 static unsigned check_maps(const acl_reader_t *reader, FILE *stream)
 {
     const acl_match_t *first = NULL;
@@ -250,10 +250,11 @@ static unsigned check_maps(const acl_reader_t *reader, FILE *stream)
             first = match;
         } else if (strcmp(match->map, first->map) != 0) {
             ++findings;
-            fprintf(stream,
-                    "line %u: this rule is in '%s', but that of line %u in "
-                    "'%s'; a port has only one map\n",
-                    match->line, match->map, first->line, first->map);
+            fprintf(
+                stream,
+                "line %u: this rule is in '%s', but the rule in line %u is in "
+                "'%s'; a port can have only one map\n",
+                match->line, match->map, first->line, first->map);
         }
     }
     return findings;

@@ -127,10 +127,9 @@ static void check_rules(checker_t *checker)
         first = (first == NULL) ? match : first;
         if (match->dscp != first->dscp) {
             ++checker->report.num_conflicts;
-            fprintf(
-                checker->stream,
-                "line %u: the DSCP differs from that of the rule in line %u\n",
-                match->line, first->line);
+            fprintf(checker->stream,
+                    "line %u: the DSCP differs from the rule in line %u\n",
+                    match->line, first->line);
         }
     }
 }
@@ -167,8 +166,8 @@ static void assign_ports(checker_t *checker, uint32_t index)
             MRAIL_MIN(last, other->last), other->line);
 }
 
-/* Names the rule next to a hole, if there is one. `port` and `end`: the ports
- * of the hole, from 0 to MRAIL_PORTS_COUNT. */
+/* Names the rule next to a hole, if any. `port` and `end` delimit the hole,
+ * from 0 to MRAIL_PORTS_COUNT. */
 static void print_neighbour(const checker_t *checker, unsigned port,
                             unsigned end)
 {
@@ -207,7 +206,7 @@ static void check_holes(checker_t *checker)
 
 /* ---- Segments ---- */
 
-/* Numbers the targets in the order of the text. */
+/* Numbers the targets in text order. */
 static void number_targets(checker_t *checker)
 {
     const acl_reader_t *reader = &checker->reader;
@@ -266,7 +265,7 @@ static unsigned scan_segment(const checker_t *checker, unsigned first,
     return begin;
 }
 
-/* Compares the segment's uplink with those of earlier segments.
+/* Compares the segment's uplink with the uplinks of earlier segments.
  * begin_of[uplink] is the first port of that uplink that has a target. Returns
  * a port that conflicts, or 0. */
 static unsigned find_conflict(const checker_t *checker, unsigned uplink,
@@ -398,12 +397,15 @@ static int check_arguments(const char *text, size_t length,
 {
     if (num_uplinks > MRAIL_ACL_MAX_UPLINKS || leaf_uplinks < 1 ||
         leaf_uplinks > MRAIL_ACL_MAX_UPLINKS) {
-        snprintf(why, size, "%u uplinks, %u leaf uplinks: at most %u",
-                 num_uplinks, leaf_uplinks, MRAIL_ACL_MAX_UPLINKS);
+        snprintf(
+            why, size,
+            "%u uplinks and %u leaf uplinks: the maximum is %u, and at least "
+            "one leaf uplink is required",
+            num_uplinks, leaf_uplinks, MRAIL_ACL_MAX_UPLINKS);
         return -EINVAL;
     }
     if (length > MRAIL_ACL_MAX_TEXT) {
-        snprintf(why, size, "longer than %u bytes", MRAIL_ACL_MAX_TEXT);
+        snprintf(why, size, "the text exceeds %u bytes", MRAIL_ACL_MAX_TEXT);
         return -EINVAL;
     }
     if (length > 0 && memchr(text, '\0', length) != NULL) {

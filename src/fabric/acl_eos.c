@@ -233,7 +233,7 @@ static int read_class(acl_reader_t *reader, const acl_line_t *line)
     unsigned long order = reader->order + 10; /* the number that EOS assigns */
 
     if (at >= line->num) {
-        return acl_fail(reader, "class: its name is missing");
+        return acl_fail(reader, "class: the name is missing");
     }
     if (at == 2 &&
         acl_number(reader, line->words[0], "class", INT_MAX, &order) != 0) {

@@ -2,9 +2,9 @@
  * Internals of the switch rules: the table of dialects, helpers for the
  * writers, and the reader that all dialects share.
  *
- * A reader turns text into matches (a rule's ports) and edges between names. A
- * match starts at a name, such as that of an access list or a mark. Edges lead
- * from name to name, and the last one leads to a next hop.
+ * A reader converts text to matches (a rule's ports) and edges between names. A
+ * match starts at a name, such as the name of an access list or a mark. Edges
+ * lead from name to name, and the last one leads to a next hop.
  */
 #ifndef MRAIL_FABRIC_ACL_INTERNAL_H
 #define MRAIL_FABRIC_ACL_INTERNAL_H
@@ -47,7 +47,8 @@ int acl_prefix_parse(const char *text, acl_prefix_t *prefix_p);
 #define ACL_RULE_MAX 96    /* quoted text of a rule */
 #define ACL_TEXT_MAX (ACL_RULE_MAX + ACL_KEY_MAX)
 
-/* The rules of its list from which an entry without a target takes packets. */
+/* The rules from which an entry without a target takes packets; unless stated
+ * otherwise, rules of its own list. */
 typedef enum acl_place {
     ACL_TAKES_LATER, /* rules after the entry */
     ACL_TAKES_EARLIER,
@@ -59,33 +60,34 @@ typedef enum acl_place {
 
 typedef struct acl_match {
     unsigned line;
-    /* line that determines its place in `list`; 0: `line` */
+    /* line that determines the entry's position in `list`; 0 means `line` */
     unsigned at;
     unsigned first, last; /* source ports, 0 to 65535 */
-    unsigned dscp;        /* MRAIL_ACL_NO_DSCP: any */
+    unsigned dscp;        /* MRAIL_ACL_NO_DSCP if any */
     /* the rule does not mention source ports, or it matters only if it takes
      * packets from other rules */
     int is_any;
     int denies;        /* the rule exempts its ports */
-    acl_place_t place; /* is_any: where it applies in `list` */
+    acl_place_t place; /* if is_any: rules in `list` that it affects */
     /* LINUX only. returns: the entry ends only its own chain. is_below: the
      * entry is a copy, for a chain to which its chain jumps. loses: the entry
-     * loses packets. is_certain: it has no condition but ports. */
+     * drops packets. is_certain: its only conditions are ports. */
     int returns, is_below, loses, is_certain;
-    /* LINUX: ACL_TAKES_BY_ORDER: it takes only marks that equal `mark` in the
-     * bits of `mask`, and not `mark` itself if `spares_mark` */
+    /* LINUX, ACL_TAKES_BY_ORDER: the entry takes only packets whose mark equals
+     * `mark` in the bits of `mask`; with `spares_mark`, not those marked with
+     * `mark` itself */
     uint32_t mark, mask;
     int spares_mark;
     char key[ACL_KEY_MAX];
-    char source[ACL_TARGET_MAX]; /* source prefix; "": any */
-    char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "": none */
+    char source[ACL_TARGET_MAX]; /* source prefix; "" if any */
+    char target[ACL_TARGET_MAX]; /* set by acl_resolve(); "" if none */
     /* name of the route map, policy or table, and position in it; set by
-     * acl_resolve() or by the dialect; "": none */
+     * acl_resolve() or by the dialect; "" if none */
     char map[ACL_KEY_MAX];
     unsigned order;
-    /* key of the list that must itself be applied to ports; "": none */
+    /* key of the list that must itself be applied to ports; "" if none */
     char list[ACL_KEY_MAX];
-    char text[ACL_TEXT_MAX]; /* describes the rule in a finding; "": no text */
+    char text[ACL_TEXT_MAX]; /* describes the rule in a finding, or "" */
 } acl_match_t;
 
 typedef enum acl_edge_kind {
@@ -93,7 +95,7 @@ typedef enum acl_edge_kind {
     ACL_TARGET,      /* leads to a next hop or port */
     ACL_DECLARATION, /* declares that `from` exists; `to` may give its type */
     ACL_BINDING,     /* `from` applies to the port `to` */
-    ACL_PASSAGE      /* packets pass `from`, but it cannot choose uplinks */
+    ACL_PASSAGE      /* packets traverse `from`, but it cannot choose uplinks */
 } acl_edge_kind_t;
 
 typedef struct acl_edge {
@@ -121,7 +123,7 @@ typedef struct acl_reader {
     char map[ACL_KEY_MAX]; /* EOS: name of the policy */
     unsigned order;
     int denies;
-    int has_ports; /* 1: the text applies rules to ports */
+    int has_ports; /* 1 if the text applies rules to ports */
     void *state;   /* private to the dialect */
 } acl_reader_t;
 
@@ -195,12 +197,12 @@ unsigned acl_check_names(const acl_reader_t *reader, FILE *stream);
 /* Returns 1 if the match takes packets from a rule in `line` of its list. */
 int acl_takes_from(const acl_match_t *match, unsigned line);
 
-/* Takes a match that is not one of the rules. Returns 1 if it shadows rules
- * that come after it, or takes packets according to its `place`. */
+/* For a match that is not one of the rules, returns 1 if it shadows rules after
+ * it, or takes packets according to its `place`. */
 int acl_is_before_rules(const acl_reader_t *reader, const acl_match_t *match);
 
 /* Reads the current line as an entry of the access list reader->name (IOS and
- * EOS) and adds its matches. Returns 1 if it is an entry, 0 if it is not,
+ * EOS) and adds its matches. Returns 1 if the line is an entry, 0 if not,
  * -ENOMEM or acl_fail(). */
 int acl_list_entry(acl_reader_t *reader, acl_line_t *line);
 
@@ -227,7 +229,7 @@ int acl_read(acl_reader_t *reader, mrail_acl_dialect_t dialect, char *text);
 #define ACL_NVUE_MAX_LOCAL 100
 
 /* NVUE: returns the DSCP that marks uplink `uplink`, or MRAIL_ACL_NO_DSCP if
- * there are not enough values. */
+ * the values are exhausted. */
 unsigned acl_nvue_mark(const mrail_acl_t *acl, unsigned uplink);
 
 #endif

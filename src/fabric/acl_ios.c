@@ -164,8 +164,8 @@ static void ios_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 enum { NO_BLOCK, LIST, MAP, PORT };
 
-/* Declarations of a map entry: it exists, or it has a match other than an
- * access list. */
+/* Declarations of a map entry: that it exists, or that it matches something
+ * other than an access list. */
 #define ENTRY "entry"
 #define OTHER_MATCH "match"
 
@@ -193,7 +193,7 @@ static int begin_map(acl_reader_t *reader, const acl_line_t *line)
     reader->block = MAP;
     reader->denies = line->num > 2 && strcmp(line->words[2], "deny") == 0;
     if (line->num < 2) {
-        return acl_fail(reader, "route-map: its name is missing");
+        return acl_fail(reader, "route-map: the name is missing");
     }
     if (line->num > 3 &&
         acl_number(reader, line->words[3], "sequence", 65535, &order) != 0) {
@@ -295,7 +295,8 @@ static int ios_line(acl_reader_t *reader, acl_line_t *line)
 
 /* ---- Entries without a match ---- */
 
-/* Returns 1 if an edge of this kind connects the two names. NULL: any name. */
+/* Returns 1 if an edge of this kind connects the two names. NULL matches any
+ * name. */
 static int has_edge(const acl_reader_t *reader, acl_edge_kind_t kind,
                     const char *from, const char *to)
 {

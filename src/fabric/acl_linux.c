@@ -3,14 +3,14 @@
  * and a routing rule sends packets with the mark to a table with one next hop.
  * Sources: [nft], [ip-rule].
  *
- * Marks are needed because `ip rule` refuses a port range that ends at 65535.
+ * Marks are needed because `ip rule` rejects a port range that ends at 65535.
  * All rules and routes use a dedicated routing protocol number, so one command
  * can remove them all, including those of an earlier run with more uplinks.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
 
-#define PROTOCOL 147 /* marks our rules and routes; no routing daemon uses it */
+#define PROTOCOL 147 /* our rules and routes; unused by routing daemons */
 /* priority of the first rule; the rule of uplink n, from 1, has 4790 + n */
 #define PRIORITY 4790
 #define MARK MRAIL_ACL_LINUX_MARK /* uplink n, from 1, has MARK + n */
@@ -20,7 +20,7 @@
 
 /* ---- Writer ---- */
 
-/* Writes the commands that remove all rules. None of them fails if there is
+/* Writes the commands that remove all rules. They succeed even if there is
  * nothing to remove. */
 static void write_remove(const char *indent, FILE *stream)
 {
@@ -52,7 +52,7 @@ static void write_routes(const mrail_acl_t *acl, FILE *stream)
     }
 }
 
-/* Writes the rules. Those for local hosts precede those for uplinks. */
+/* Writes the rules. Rules for local hosts precede rules for uplinks. */
 static void write_rules(const mrail_acl_t *acl, FILE *stream)
 {
     for (unsigned i = 0; i < acl->num_local; ++i) {

@@ -1,7 +1,7 @@
 /*
- * Follows packets through the chains of nft. Base chains are tried one after
- * the other. In each of them, a packet passes the rules in their order, until a
- * rule accepts it, loses it or, in its own chain only, returns it.
+ * Follows packets through nft chains. A packet traverses the base chains one
+ * after the other. In each of them, it traverses the rules in order, until a
+ * rule accepts it, drops it or, in its own chain only, returns it.
  */
 #include "config.h"
 #include "fabric/acl_linux_internal.h"
@@ -11,7 +11,7 @@
 
 /* ---- Copies ---- */
 
-/* Adds the copy of a match unless it is known. */
+/* Adds the copy of a match, unless an equal copy exists. */
 static int add_copy(acl_reader_t *reader, const acl_match_t *copy)
 {
     for (unsigned i = 0; i < reader->num_matches; ++i) {
@@ -32,8 +32,8 @@ static int is_chain(const char *key)
 }
 
 /* Adds copies of the match to other chains. If the match takes packets from its
- * chain, the chains to which this one jumps get a copy. If it also ends its
- * chain, the chains that jump to this one get a copy. */
+ * chain, the chains to which this chain jumps receive a copy. If it also ends
+ * its chain, the chains that jump to this chain receive a copy. */
 static int copy_match(acl_reader_t *reader, acl_match_t match)
 {
     int ret = 0;
@@ -45,7 +45,8 @@ static int copy_match(acl_reader_t *reader, acl_match_t match)
         if (edge->kind != ACL_BINDING || strcmp(edge->to, edge->from) == 0) {
             continue;
         }
-        copy.key[0] = '\0'; /* its mark replaces those of the chain */
+        copy.key[0] = '\0'; /* the mark of the copy replaces the chain's
+                             * marks */
         if (strcmp(edge->to, match.list) == 0 &&
             acl_takes_from(&match, edge->line)) {
             mrail_copy(copy.list, edge->from, sizeof(copy.list));
@@ -62,8 +63,8 @@ static int copy_match(acl_reader_t *reader, acl_match_t match)
     return ret;
 }
 
-/* Copies the matches that lose packets, or the others. Follows copies, which
- * are added at the end, as well. */
+/* Copies the matches that drop packets (`loses`), or all other matches. Since
+ * copies are appended, the loop also processes them. */
 static int copy_matches(acl_reader_t *reader, int loses)
 {
     int ret = 0;
@@ -84,7 +85,7 @@ static int copy_matches(acl_reader_t *reader, int loses)
 /* Position of an entry in the chain `list`. */
 typedef struct position {
     const char *list;
-    unsigned at;   /* line in the chain; UINT_MAX: the policy */
+    unsigned at;   /* line in the chain; UINT_MAX for the policy */
     unsigned line; /* line of the entry, for entries at the same `at` */
 } position_t;
 
@@ -126,13 +127,13 @@ static int is_shielded(const acl_reader_t *reader, const acl_match_t *match,
 }
 
 typedef enum reach {
-    REACH_UNKNOWN, /* no base chain that packets pass leads here */
-    REACH_NONE,    /* all packets leave the chain before */
+    REACH_UNKNOWN, /* no base chain that packets traverse leads here */
+    REACH_NONE,    /* all packets leave the chain earlier */
     REACH_SOME
 } reach_t;
 
-/* Follows jumps from the position to base chains. `is_seen` has the edges that
- * were followed. */
+/* Follows jumps from the position to base chains. `is_seen` marks the edges
+ * that were followed. */
 static reach_t reach_of(const acl_reader_t *reader, const acl_match_t *match,
                         position_t where, uint8_t is_seen[ACL_MAX_EDGES])
 {
@@ -160,7 +161,7 @@ static reach_t reach_of(const acl_reader_t *reader, const acl_match_t *match,
     return reach;
 }
 
-/* Decides which entries lose packets that the switch forwards. */
+/* Determines which entries drop packets that the switch forwards. */
 static void place_losses(acl_reader_t *reader)
 {
     for (unsigned i = 0; i < reader->num_matches; ++i) {

@@ -1,6 +1,6 @@
 /*
- * Internals of the reader for Linux routers. acl_linux_read.c recognises lines
- * and has the helpers below. acl_linux_nft.c reads rules of nft,
+ * Internals of the reader for Linux routers. acl_linux_read.c recognises lines,
+ * and contains the helpers below. acl_linux_nft.c reads nft rules,
  * acl_linux_rule.c reads routing rules, and acl_linux_chains.c follows packets
  * through chains.
  */
@@ -11,8 +11,8 @@
 
 /* State of the reader, in acl_reader_t.state. */
 typedef struct acl_linux_state {
-    char table[ACL_KEY_MAX]; /* "FAMILY NAME" of nft; "": none */
-    int is_other_family;     /* 1: no IPv4 packet passes through the table */
+    char table[ACL_KEY_MAX]; /* nft's "FAMILY NAME", or "" */
+    int is_other_family;     /* 1 if no IPv4 packet passes through the table */
 } acl_linux_state_t;
 
 /* ---- Words ---- */
@@ -25,7 +25,7 @@ int acl_linux_is_number(const char *word);
 
 int acl_linux_is_udp_word(const char *word);
 
-/* Returns 1 if one of the words is in the line. */
+/* Returns 1 if the line contains one of the words. */
 int acl_linux_has_any(const acl_line_t *line, const char *const *words,
                       unsigned num);
 #define ACL_HAS_ANY(_line, ...)                                                \
@@ -33,7 +33,7 @@ int acl_linux_has_any(const acl_line_t *line, const char *const *words,
                       MRAIL_ARRAY_SIZE(((const char *const[]){__VA_ARGS__})))
 
 /* Writes the words of the line from index `at` on to `text`, on one line of
- * printable characters. Ends a longer text with "...". */
+ * printable characters. A truncated text ends with "...". */
 void acl_linux_join(const acl_line_t *line, unsigned at, char *text,
                     size_t size);
 
@@ -62,26 +62,27 @@ void acl_linux_mark_key(uint32_t mark, char key[ACL_KEY_MAX]);
 
 /* ---- Lines ---- */
 
-/* Reads a statement of nft, which may be any line. *is_rule_p receives 1 if it
+/* Reads an nft statement; `line` may be any line. *is_rule_p receives 1 if it
  * is a rule or policy that concerns the marks or the packets. Returns 0,
  * -ENOMEM or acl_fail(). */
 int acl_linux_nft(acl_reader_t *reader, const acl_line_t *line, int *is_rule_p);
 
 /* Reads a routing rule, whose selectors start at index `at` of the line.
- * `priority`: as text; NULL: not given. Without one, the kernel puts a rule
- * before all others. Returns 0, -ENOMEM or acl_fail(). */
+ * `priority` is the text of the priority, or NULL. Without a priority, the
+ * kernel puts a rule before all other rules. Returns 0, -ENOMEM or
+ * acl_fail(). */
 int acl_linux_rule(acl_reader_t *reader, const acl_line_t *line, unsigned at,
                    const char *priority);
 
-/* Decides which routing rules take packets from others, when all marks are
- * known. Returns 0, -ENOMEM or acl_fail(). */
+/* Determines which routing rules take packets from other rules, once all marks
+ * are known. Returns 0, -ENOMEM or acl_fail(). */
 int acl_linux_resolve_rules(acl_reader_t *reader);
 
 /*
- * Finds the entries that lose packets on their way through the switch. Copies
- * the other entries to the chains to which their chains jump, and to those that
- * jump to their chains, as far as they concern packets there. Returns 0,
- * -ENOMEM or acl_fail().
+ * Finds the entries that drop packets on their way through the switch. Copies
+ * all other entries to the chains to which their chains jump, and to the chains
+ * that jump to theirs, as far as they concern packets there. Returns 0, -ENOMEM
+ * or acl_fail().
  */
 int acl_linux_chains(acl_reader_t *reader);
 

@@ -1,9 +1,9 @@
 /*
- * Reads rules of nft: those that mark packets, that end a chain for them, or
- * that lose them. Source: [nft].
+ * Reads nft rules that mark packets, end a chain for packets, or drop packets.
+ * Source: [nft].
  *
- * Only tables that IPv4 packets pass count, and only conditions that concern
- * every port of the switch. Named sets and maps are not followed.
+ * Only tables that IPv4 packets traverse count, and only conditions that
+ * concern all ports of the switch. Named sets and maps are not followed.
  */
 #include "config.h"
 #include "fabric/acl_linux_internal.h"
@@ -69,8 +69,8 @@ static unsigned rule_start(const acl_line_t *line)
                                               ACL_HAS(line, at - 2, "inet")));
 }
 
-/* Returns 1 if the line takes every packet with its source ports. Words that
- * are not known here may be conditions. */
+/* Returns 1 if the line takes every packet with its source ports. Unknown words
+ * may be conditions. */
 static int is_certain(const acl_line_t *line)
 {
     static const char *const words[] = {
@@ -106,8 +106,7 @@ static int is_certain(const acl_line_t *line)
 
 /* ---- Rules ---- */
 
-/* Returns the value after "mark set", or NULL. The mark of a connection does
- * not count. */
+/* Returns the value after "mark set", or NULL. Ignores connection marks. */
 static const char *mark_of(const acl_line_t *line)
 {
     for (unsigned at = 0; at + 2 < line->num; ++at) {
@@ -155,13 +154,13 @@ static int add_exemption(acl_reader_t *reader, const acl_line_t *line,
     return ret;
 }
 
-/* Adds the rule "udp dport 4791 udp sport A-B ... meta mark set M" of nft, or
- * one without source ports, which marks all ports. */
+/* Adds the nft rule "udp dport 4791 udp sport A-B ... meta mark set M". Without
+ * source ports, the rule marks all ports. */
 static int add_mark(acl_reader_t *reader, const acl_line_t *line,
                     const char *mark, acl_match_t *match)
 {
     if (acl_find_word(line, "sport") < line->num) {
-        /* With one of these conditions, some packets have no mark. */
+        /* With one of these conditions, some packets stay unmarked. */
         match->denies = ACL_HAS_ANY(line, "limit", "quota", "numgen", "jhash",
                                     "symhash", "length", "state");
         return (set_mark_key(reader, mark, match) != 0)
@@ -201,7 +200,7 @@ static int add_end(acl_reader_t *reader, const acl_line_t *line, int is_lost,
     match->loses = is_lost;
     match->returns = !is_lost && acl_find_word(line, "return") < line->num;
     match->is_certain = !is_lost && is_certain(line);
-    /* A packet with a mark can still be lost, but "return" and "accept" keep
+    /* A marked packet can still be dropped, but "return" and "accept" preserve
      * the mark. The command "insert" puts a rule before all others. */
     if (match->place != ACL_TAKES_NONE &&
         (is_lost || acl_find_word(line, "insert") < line->num)) {
@@ -244,7 +243,7 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
 }
 
 /* Returns 1 if the line is a rule that marks packets or ends the chain for
- * them, or the policy of a chain that loses them. */
+ * them, or the policy of a chain that drops them. */
 static int is_rule(const acl_line_t *line)
 {
     const char *policy = acl_linux_value(line, "policy");
@@ -327,7 +326,7 @@ static int read_command(acl_reader_t *reader, const acl_line_t *line)
 }
 
 /* Adds an edge from a chain to the one that jumps to it. Its order is 1 if the
- * jump is for other packets than those of the rules. */
+ * jump concerns packets other than those of the rules. */
 static int add_jump(acl_reader_t *reader, const acl_line_t *line,
                     const char *jump)
 {
@@ -344,9 +343,9 @@ static int add_jump(acl_reader_t *reader, const acl_line_t *line,
 }
 
 /* Adds an edge for the hook of the current chain. Rules of a chain without a
- * hook apply only after a jump. Forwarded packets pass the hooks "forward" and
- * "postrouting" after the choice of the route, so marks have no effect there,
- * but packets can be lost. */
+ * hook apply only after a jump. Forwarded packets traverse the hooks "forward"
+ * and "postrouting" after routing, so marks have no effect there, but packets
+ * can be dropped. */
 static int add_hook(acl_reader_t *reader, const char *hook)
 {
     if (reader->name[0] == '\0') {

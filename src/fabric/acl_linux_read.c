@@ -1,7 +1,7 @@
 /*
  * Reads the rules of a Linux router: a script of `mrail acl`, or the output of
- * nft(8) and ip-rule(8). Rules of nft set marks, and routing rules send a mark
- * or a range of ports to a table. Sources: [nft], [ip-rule].
+ * nft(8) and ip-rule(8). nft rules set marks, and routing rules map a mark or a
+ * range of ports to a table. Sources: [nft], [ip-rule].
  *
  * This file distinguishes the kinds of lines, and contains the helpers that
  * their readers share.
@@ -101,10 +101,11 @@ int acl_linux_ranges(acl_reader_t *reader, const acl_line_t *line,
     int ret = 0;
 
     if (at >= line->num || !acl_linux_is_number(line->words[at])) {
-        return acl_fail(reader,
-                        "sport: '%.40s' is not a port; each segment has a "
-                        "rule of its own here",
-                        (at < line->num) ? line->words[at] : "");
+        return acl_fail(
+            reader,
+            "sport: '%.40s' is not a port; expected a rule with a port range "
+            "for each segment",
+            (at < line->num) ? line->words[at] : "");
     }
     if (acl_linux_is_number(dscp)) {
         if (acl_number(reader, dscp, "dscp", 63, &value) != 0) {

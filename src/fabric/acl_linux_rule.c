@@ -64,7 +64,7 @@ static void describe(const acl_line_t *line, unsigned at, const char *priority,
     }
 }
 
-/* Adds a rule that takes packets before later rules. */
+/* Adds a rule that takes packets from later rules. */
 static int add_taker(acl_reader_t *reader, const acl_line_t *line,
                      acl_match_t *match)
 {
@@ -160,7 +160,7 @@ static const acl_edge_t *rule_of(const acl_reader_t *reader, uint32_t mark)
     return best;
 }
 
-/* Uses the rule for its mark, which has no other rule. */
+/* Uses the rule for its mark, which no other rule handles. */
 static int use_rule(acl_reader_t *reader, acl_match_t *match, const char *table)
 {
     char from[ACL_KEY_MAX];
@@ -193,7 +193,8 @@ int acl_linux_resolve_rules(acl_reader_t *reader)
         match->map[0] = '\0';
         rule = rule_of(reader, match->mark);
         if (rule == NULL) {
-            /* A rule for some hosts leaves the others without an uplink. */
+            /* A rule for some hosts leaves all other hosts without an
+             * uplink. */
             ret =
                 (match->source[0] == '\0') ? use_rule(reader, match, table) : 0;
         } else if (match->mask == UINT32_MAX && (strcmp(rule->to, table) == 0 ||

@@ -15,7 +15,7 @@
 
 typedef struct port_set {
     int is_given; /* the entry has an operator */
-    /* 1: the port has a name instead of a number, so it is not one of ours */
+    /* 1 if the port has a name instead of a number, so it is not one of ours */
     int is_named;
     unsigned num;
     unsigned first[2], last[2];
@@ -67,7 +67,7 @@ static int read_range(acl_reader_t *reader, const acl_line_t *line,
     return 0;
 }
 
-/* Reads "range A B", "eq N", "gt N", "lt N", "neq N" or nothing at *at_p. */
+/* Reads "range A B", "eq N", "gt N", "lt N", "neq N" or no ports at *at_p. */
 static int read_ports(acl_reader_t *reader, const acl_line_t *line,
                       unsigned *at_p, port_set_t *ports)
 {
@@ -124,10 +124,11 @@ static int read_address(acl_reader_t *reader, const acl_line_t *line,
                                       acl_is_ipv4(line->words[at]))) {
         *at_p += 2;
     } else {
-        return acl_fail(reader,
-                        "'%.40s' is not an address: any, host ADDRESS, "
-                        "ADDRESS WILDCARD or PREFIX",
-                        line->words[at]);
+        return acl_fail(
+            reader,
+            "'%.40s' is not an address; expected any, host ADDRESS, ADDRESS "
+            "WILDCARD or PREFIX",
+            line->words[at]);
     }
     return 0;
 }

@@ -232,8 +232,8 @@ static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
     return rule;
 }
 
-/* Reads a numeric DSCP. Other forms, such as class names, are never written by
- * these rules. */
+/* Reads a numeric DSCP. Ignores other forms, such as class names, which the
+ * writer never emits. */
 static int read_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p)
 {
     unsigned long value;

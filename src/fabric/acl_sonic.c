@@ -76,7 +76,7 @@ static void write_type(mrail_json_t *json, const char *type)
     mrail_json_object_end(json);
 }
 
-/* JSON has no comments, so the description takes the place of one. */
+/* JSON has no comments, so the description contains the text. */
 static void write_table(mrail_json_t *json, const mrail_acl_t *acl,
                         const char *name, const char *type)
 {
@@ -296,9 +296,8 @@ typedef struct sonic_rule {
     char key[ACL_JSON_NAME];
     /* The table that applies to outgoing instead of incoming packets. */
     char egress[ACL_JSON_NAME];
-    int has_table;      /* 1: the text has tables, and tables name their
-                         * ports */
-    int is_placeholder; /* 1: the table has the placeholder that `mrail acl`
+    int has_table;      /* 1 if the text has tables, which list their ports */
+    int is_placeholder; /* 1 if the table has the placeholder that `mrail acl`
                          * writes, and no ports */
 } sonic_rule_t;
 

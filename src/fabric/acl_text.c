@@ -37,7 +37,7 @@ static int cut_words(acl_reader_t *reader, acl_line_t *line, char *text,
     for (char *word = strtok_r(text, separators, &save); word != NULL;
          word = strtok_r(NULL, separators, &save)) {
         if (line->num == ACL_MAX_WORDS) {
-            return acl_fail(reader, "more than %d words in a statement",
+            return acl_fail(reader, "a statement can have at most %d words",
                             ACL_MAX_WORDS);
         }
         line->words[line->num++] = word;
@@ -160,7 +160,7 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
 
 /* ---- Matches and edges ---- */
 
-/* Makes room for one more element. Returns 0 or -ENOMEM. */
+/* Enlarges the array for one more element. Returns 0 or -ENOMEM. */
 static int make_room(void *array_p, unsigned num, unsigned *room_p, size_t size)
 {
     unsigned room = (*room_p == 0) ? 64 : 2 * *room_p;
@@ -180,7 +180,8 @@ int acl_add_match(acl_reader_t *reader, const acl_match_t *match)
     acl_match_t *added;
 
     if (reader->num_matches == MRAIL_ACL_MAX_RULES) {
-        return acl_fail(reader, "more than %u rules", MRAIL_ACL_MAX_RULES);
+        return acl_fail(reader, "a rule set can have at most %u rules",
+                        MRAIL_ACL_MAX_RULES);
     }
     if (make_room(&reader->matches, reader->num_matches, &reader->matches_room,
                   sizeof(*match)) != 0) {
@@ -203,7 +204,8 @@ int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
     acl_edge_t *edge;
 
     if (reader->num_edges == ACL_MAX_EDGES) {
-        return acl_fail(reader, "more than %u names and next hops",
+        return acl_fail(reader,
+                        "a rule set can have at most %u names and next hops",
                         ACL_MAX_EDGES);
     }
     if (kind == ACL_TARGET && strlen(to) >= ACL_TARGET_MAX) {
@@ -234,7 +236,7 @@ int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
 {
     if (strlen(a) > ACL_NAME_BYTES ||
         (b != NULL && strlen(b) > ACL_NAME_BYTES)) {
-        return acl_fail(reader, "a name has more than %d characters",
+        return acl_fail(reader, "a name can have at most %d characters",
                         ACL_NAME_BYTES);
     }
     snprintf(key, ACL_KEY_MAX, "%s:%s%s%s", prefix, a, (b != NULL) ? ":" : "",

@@ -24,8 +24,8 @@ typedef struct mrail_bundles {
     uint32_t *of_link;
 } mrail_bundles_t;
 
-/* is_down is indexed by link, or NULL. Returns 0 or -ENOMEM. The caller cleans
- * up. */
+/* is_down is indexed by link, or NULL. Returns 0 or -ENOMEM. After success, the
+ * caller must call mrail_bundles_cleanup(). */
 int mrail_bundles_init(mrail_bundles_t *bundles, const mrail_fabric_t *fabric,
                        const uint8_t *is_down);
 void mrail_bundles_cleanup(mrail_bundles_t *bundles);

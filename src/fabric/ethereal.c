@@ -50,7 +50,8 @@ mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
     piece.flow = num_whole + (uint32_t)(i / split->pieces);
     piece.piece = (uint32_t)(i % split->pieces);
     piece.pieces = split->pieces;
-    /* Pieces go to the uplinks in rotation, so each uplink gets r/g of them. */
+    /* Pieces go to the uplinks in rotation, so each uplink receives r/g of
+     * them. */
     piece.uplink = (uint32_t)(i % split->uplinks);
     return piece;
 }

@@ -47,7 +47,7 @@ mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
  * [Ethereal] 3.3. */
 typedef struct mrail_ethereal_paths {
     uint32_t num;
-    mrail_ns_t *bad_until_ns; /* by path; 0: good */
+    mrail_ns_t *bad_until_ns; /* by path; 0 if good */
 } mrail_ethereal_paths_t;
 
 /* Marks `num` (>= 1) paths as good. The caller owns bad_until_ns[num]. */
@@ -59,7 +59,7 @@ void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t path,
                               mrail_ns_t now_ns, mrail_ns_t retry_ns);
 
 /* Writes the usable paths in ascending order to usable[paths->num]. If none is
- * usable, writes all of them, because an exchange must try some path. Returns
+ * usable, writes all paths, because an exchange must try some path. Returns
  * their number, at least 1. */
 uint32_t mrail_ethereal_paths_usable(const mrail_ethereal_paths_t *paths,
                                      mrail_ns_t now_ns, uint32_t *usable);

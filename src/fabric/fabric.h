@@ -6,8 +6,8 @@
  * above, so a packet goes up, turns once, and goes down. mrail-fabric(5)
  * describes the text format.
  *
- * Pure: turns text into a description. A fabric does not change once it has
- * been parsed, and any thread may read it.
+ * Pure: converts text to a description. A parsed fabric is immutable, and any
+ * thread may read it.
  */
 #ifndef MRAIL_FABRIC_FABRIC_H
 #define MRAIL_FABRIC_FABRIC_H
@@ -34,7 +34,7 @@ typedef enum mrail_fabric_tier {
 typedef struct mrail_fabric_node {
     char name[MRAIL_FABRIC_MAX_NAME + 1];
     mrail_fabric_tier_t tier;
-    uint32_t place; /* index among the nodes of its tier, in file order */
+    uint32_t place; /* index within its tier, in file order */
     /* Links to the tier above and to the tier below, in file order. Uplink n of
      * a switch, up[n], carries port segment n. The r-th link of a host is rail
      * r. */
@@ -60,7 +60,7 @@ typedef struct mrail_fabric_link {
 
 typedef struct mrail_fabric {
     uint32_t num_nodes, num_links;
-    mrail_fabric_node_t *nodes; /* nodes in the order of the file */
+    mrail_fabric_node_t *nodes; /* nodes in file order */
     mrail_fabric_link_t *links;
     uint32_t num_of[MRAIL_FABRIC_NUM_TIERS];
     uint32_t *of[MRAIL_FABRIC_NUM_TIERS]; /* nodes of each tier, by `place` */

@@ -87,13 +87,14 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     if (host < 2 || host == 255) {
         return FABRIC_FAIL(
             builder, builder->link_lines[i],
-            "an address must end in .2 to .254: .1 is the leaf's");
+            "an address must end in .2 to .254; .1 belongs to the leaf");
     }
     if (*subnet != 0 && *subnet != SUBNET(link->addr)) {
-        return FABRIC_FAIL(builder, builder->link_lines[i],
-                           "leaf '%s' has addresses of two subnets: all NICs "
-                           "of a leaf must be in one /24",
-                           builder->nodes[link->upper].name);
+        return FABRIC_FAIL(
+            builder, builder->link_lines[i],
+            "leaf '%s' has addresses in two subnets; all NICs of a leaf must "
+            "be in one /24",
+            builder->nodes[link->upper].name);
     }
     for (uint32_t node = 0; node < builder->num_nodes; ++node) {
         if (node != link->upper && subnets[node] == SUBNET(link->addr)) {
@@ -106,8 +107,8 @@ static int check_subnet(fabric_builder_t *builder, uint32_t *subnets,
     return 0;
 }
 
-/* Returns the default subnet of a leaf. Leaf L gets 10.(L/256).(L%256).0/24, so
- * no address occurs twice. */
+/* Returns the default subnet of a leaf. The subnet of leaf L is
+ * 10.(L/256).(L%256).0/24, so all addresses differ. */
 static uint32_t default_subnet(const mrail_fabric_node_t *leaf)
 {
     return 0x0a000000u | (leaf->place << 8);
@@ -169,18 +170,20 @@ static int assign_addresses(fabric_builder_t *builder, uint32_t *subnets)
             continue;
         }
         if (leaf->num_down > MRAIL_FABRIC_MAX_NICS) {
-            return FABRIC_FAIL(builder, builder->node_lines[node],
-                               "leaf '%s' has %u NICs: at most %d", leaf->name,
-                               leaf->num_down, MRAIL_FABRIC_MAX_NICS);
+            return FABRIC_FAIL(
+                builder, builder->node_lines[node],
+                "leaf '%s' has %u NICs; at most %d are supported", leaf->name,
+                leaf->num_down, MRAIL_FABRIC_MAX_NICS);
         }
         if (subnet == 0) {
             subnet = default_subnet(leaf);
             for (uint32_t i = 0; i < builder->num_nodes; ++i) {
                 if (subnets[i] == subnet) {
-                    return FABRIC_FAIL(builder, builder->node_lines[node],
-                                       "leaf '%s' would have the subnet of "
-                                       "'%s': write an address line for it",
-                                       leaf->name, builder->nodes[i].name);
+                    return FABRIC_FAIL(
+                        builder, builder->node_lines[node],
+                        "the default subnet of leaf '%s' is already used by "
+                        "'%s'; add an address line for the former",
+                        leaf->name, builder->nodes[i].name);
                 }
             }
         }
@@ -427,8 +430,8 @@ int fabric_finish(fabric_builder_t *builder)
     if (builder->num_links == 0) {
         return FABRIC_FAIL(
             builder, end,
-            "no fabric: a fabric needs at least one host, one leaf and "
-            "a link between them");
+            "a fabric needs at least one host, one leaf and a link between "
+            "them");
     }
     ret = count_ports(builder);
     if (ret != 0) {

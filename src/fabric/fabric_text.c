@@ -37,11 +37,11 @@ static int call_name(fabric_builder_t *builder, const char *name,
         ++p;
     }
     if (*p != '\0' || !isalpha((unsigned char)*name)) {
-        return mrail_text_fail(builder->line,
-                               "'%.40s' is not a name: a letter, then letters, "
-                               "digits, '_', '.' and '-'; or a list such "
-                               "as h[1-8]",
-                               name);
+        return mrail_text_fail(
+            builder->line,
+            "'%.40s' is not a name; expected a letter, followed by letters, "
+            "digits, '_', '.' and '-', or a list such as h[1-8]",
+            name);
     }
     if (strlen(name) > MRAIL_FABRIC_MAX_NAME) {
         return mrail_text_fail(builder->line,
@@ -70,10 +70,11 @@ static int each_number(fabric_builder_t *builder, const char *prefix,
         mrail_number_uint((part[width] == '-') ? last : first, 0, UINT32_MAX,
                           &to) != 0 ||
         from > to || to - from >= MRAIL_FABRIC_MAX_NODES) {
-        return mrail_text_fail(builder->line,
-                               "'%.40s' in brackets is not a range: 3, 1-8 or "
-                               "01-16, of at most %d numbers",
-                               part, MRAIL_FABRIC_MAX_NODES);
+        return mrail_text_fail(
+            builder->line,
+            "'%.40s' in brackets is not a range; expected 3, 1-8 or 01-16, "
+            "with at most %d numbers",
+            part, MRAIL_FABRIC_MAX_NODES);
     }
     for (uint64_t i = from; i <= to && ret == 0; ++i) {
         snprintf(name, sizeof(name), "%s%0*llu", prefix, (int)width,
@@ -98,8 +99,8 @@ static int each_item(fabric_builder_t *builder, char *item, name_func_t func,
         open - item > MRAIL_FABRIC_MAX_NAME) {
         return mrail_text_fail(
             builder->line,
-            "'%.40s' is not a list: h[1-8] or h[1,3-5], with "
-            "the brackets at the end",
+            "'%.40s' is not a list; expected h[1-8] or h[1,3-5], with the "
+            "brackets at the end",
             item);
     }
     *open = item[length - 1] = '\0';
@@ -149,10 +150,11 @@ static int collect_name(fabric_builder_t *builder, const char *name, void *arg)
     name_list_t *list = arg;
 
     if (node == MRAIL_FABRIC_NONE) {
-        return mrail_text_fail(builder->line,
-                               "there is no node '%s': declare it above as "
-                               "host, leaf, spine or core",
-                               name);
+        return mrail_text_fail(
+            builder->line,
+            "there is no node '%s'; declare it above as host, leaf, spine or "
+            "core",
+            name);
     }
     if (list->num == list->room) {
         uint32_t room = MRAIL_MAX(64, 2 * list->room);
@@ -180,7 +182,8 @@ static int declare_name(fabric_builder_t *builder, const char *name, void *arg)
             builder->node_lines[found]);
     }
     if (builder->num_nodes == MRAIL_FABRIC_MAX_NODES) {
-        return mrail_text_fail(builder->line, "more than %d nodes",
+        return mrail_text_fail(builder->line,
+                               "a fabric can have at most %d nodes",
                                MRAIL_FABRIC_MAX_NODES);
     }
     if (builder->num_nodes == builder->nodes_room) {
@@ -221,14 +224,15 @@ static int add_link(fabric_builder_t *builder, uint32_t lower, uint32_t upper,
     if (high->tier != low->tier + 1) {
         return mrail_text_fail(
             builder->line,
-            "a link from %s '%s' to %s '%s': a link goes one tier up, host to "
-            "leaf, leaf to spine, or spine to core; other links would form "
-            "loops",
+            "a link cannot lead from %s '%s' to %s '%s'; links go one tier up, "
+            "from host to leaf, leaf to spine, or spine to core; other links "
+            "would form loops",
             mrail_fabric_tier_name(low->tier), low->name,
             mrail_fabric_tier_name(high->tier), high->name);
     }
     if (builder->num_links == MRAIL_FABRIC_MAX_LINKS) {
-        return mrail_text_fail(builder->line, "more than %d links",
+        return mrail_text_fail(builder->line,
+                               "a fabric can have at most %d links",
                                MRAIL_FABRIC_MAX_LINKS);
     }
     if (builder->num_links == builder->links_room) {
@@ -247,8 +251,8 @@ static int add_link(fabric_builder_t *builder, uint32_t lower, uint32_t upper,
     return 0;
 }
 
-/* With `block`, each upper node gets the same number of consecutive lower
- * nodes. */
+/* With `block`, each upper node is linked to the same number of consecutive
+ * lower nodes. */
 static int is_linked(const name_list_t *lower, const name_list_t *upper,
                      uint32_t i, uint32_t j, int is_block)
 {
@@ -262,10 +266,11 @@ static int add_links(fabric_builder_t *builder, const name_list_t *lower,
     int ret = 0;
 
     if (is_block && lower->num % upper->num != 0) {
-        return mrail_text_fail(builder->line,
-                               "%u nodes in blocks over %u nodes: the first "
-                               "number must be a multiple of the second",
-                               lower->num, upper->num);
+        return mrail_text_fail(
+            builder->line,
+            "cannot divide %u nodes into blocks over %u nodes; the first "
+            "number must be a multiple of the second",
+            lower->num, upper->num);
     }
     for (uint32_t i = 0; i < lower->num; ++i) {
         for (uint32_t j = 0; j < upper->num; ++j) {
@@ -286,10 +291,11 @@ static int read_rate(mrail_text_line_t *line, const char *word,
     uint64_t bits;
 
     if (mrail_number_rate(word, 0, MIN_RATE, MAX_RATE, &bits) != 0) {
-        return mrail_text_fail(line,
-                               "'%.40s' is not a link rate: 100MB (bytes "
-                               "per second) or 400Gb (bits), 1kB to 1000TB",
-                               word);
+        return mrail_text_fail(
+            line,
+            "'%.40s' is not a link rate; expected a rate such as 100MB (bytes "
+            "per second) or 400Gb (bits per second), from 1kB to 1000TB",
+            word);
     }
     *bytes_per_s_p = bits / 8;
     return 0;
@@ -307,10 +313,11 @@ static int read_link_options(mrail_text_line_t *line, uint64_t *parallel_p,
         } else if (word[0] != 'x' ||
                    mrail_number_uint(word + 1, 1, MRAIL_FABRIC_MAX_UPLINKS,
                                      parallel_p) != 0) {
-            return mrail_text_fail(line,
-                                   "'%.40s' is not a link option: xN for N "
-                                   "parallel links, 1 to %d, or block",
-                                   word, MRAIL_FABRIC_MAX_UPLINKS);
+            return mrail_text_fail(
+                line,
+                "'%.40s' is not a link option; expected xN for N parallel "
+                "links, 1 to %d, or block",
+                word, MRAIL_FABRIC_MAX_UPLINKS);
         }
     }
     return 0;
@@ -378,7 +385,8 @@ static int read_address(fabric_builder_t *builder)
     if (link == MRAIL_FABRIC_NONE) {
         return mrail_text_fail(line,
                                "there is no link from '%.31s' to '%.31s': "
-                               "its line must come first",
+                               "the 'link' line must precede the 'address' "
+                               "line",
                                words[1], words[2]);
     }
     if (builder->links[link].addr != 0) {
@@ -458,8 +466,8 @@ static int read_line(mrail_text_line_t *line, void *arg)
     }
     return mrail_text_fail(
         line,
-        "'%.40s' is not a statement: host, leaf, spine, core, "
-        "link or address",
+        "'%.40s' is not a statement; expected host, leaf, spine, core, link or "
+        "address",
         line->words[0]);
 }
 

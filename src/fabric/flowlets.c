@@ -9,8 +9,8 @@
 
 /* ---- Normal distribution ---- */
 
-/* Returns 1 - Phi(z). This is exact in the upper tail, because erfc() does not
- * cancel there. */
+/* Returns 1 - Phi(z). The result is accurate in the upper tail, because erfc()
+ * avoids cancellation there. */
 static double upper_tail(double z)
 {
     return 0.5 * erfc(z / M_SQRT2);
@@ -116,8 +116,8 @@ static void sum_init(flowlets_sum_t *sum, unsigned m, unsigned limit)
     }
 }
 
-/* Computes sum = a + b, the distribution for the bins of both. sum->p must have
- * enough room. */
+/* Computes sum = a + b, the distribution for the bins of both. sum->p must be
+ * large enough. */
 static void sum_add(flowlets_sum_t *sum, const flowlets_sum_t *a,
                     const flowlets_sum_t *b, double mean)
 {
@@ -154,7 +154,7 @@ static double sum_at(const flowlets_sum_t *a, const flowlets_sum_t *b,
     return p;
 }
 
-/* Swaps the arrays as well, since each belongs to its sum. */
+/* Also swaps the arrays, because each belongs to its sum. */
 static void sum_swap(flowlets_sum_t *a, flowlets_sum_t *b)
 {
     flowlets_sum_t old = *a;
@@ -163,8 +163,8 @@ static void sum_swap(flowlets_sum_t *a, flowlets_sum_t *b)
     *b = old;
 }
 
-/* Returns P(none of the n bins gets more than `limit` of the n m balls). power,
- * rest and scratch must have enough room. */
+/* Returns P(no bin of n receives more than `limit` of the n m balls). The
+ * arrays of sums[0..3) must be large enough. */
 static double at_most(unsigned n, unsigned m, unsigned limit,
                       flowlets_sum_t *sums)
 {
@@ -172,8 +172,8 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
     double balls = (double)n * m;
     unsigned bins = 1, rest_bins = 0;
 
-    /* The distribution for n - 1 bins is computed by squaring. Only one value
-     * of the last bin's distribution is needed. */
+    /* Compute the distribution of the sum of n - 1 bins by repeated squaring.
+     * The n-th bin is added only for the one total that is needed. */
     sum_init(power, m, limit);
     for (unsigned left = n - 1; left != 0; left >>= 1) {
         if (left & 1) {
@@ -197,8 +197,8 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
     }
     sum_init(power, m, limit);
     /* Independent Poisson bins, conditioned on their total, are distributed
-     * like balls thrown into bins. Therefore divide by the probability of that
-     * total without the limit. */
+     * like balls thrown into bins. The probability is therefore divided by the
+     * probability of that total without the limit. */
     return exp(log(sum_at(power, rest, (long)balls)) + balls -
                balls * log(balls) + lgamma(balls + 1));
 }
@@ -214,8 +214,8 @@ double mrail_flowlets_slowdown_exact(unsigned n, unsigned m)
     if (n == 1) {
         return 1;
     }
-    /* A single bin has up to n m + 1 values; a sum has as many as its
-     * window. */
+    /* A single bin has up to n m + 1 values, and a sum has one for each total
+     * in its window. */
     room = (size_t)n * m + (size_t)(2 * WINDOW * sqrt((double)n * m)) +
            4 * WINDOW + 2;
     p = malloc(3 * room * sizeof(*p));

@@ -3,7 +3,7 @@
  * needs. Source: [ParaLet] 4.1 and 5.2.
  *
  * Each of N senders chooses one of N paths at random for each of its m
- * flowlets. If the fullest path gets X of the N m flowlets, the slowdown is
+ * flowlets. If the fullest path receives X of the N m flowlets, the slowdown is
  * X/m. Equation (1) approximates it by 1 + z/sqrt(m), with z = Phi^-1(1 - 1/N).
  *
  * The functions are pure, and any thread may call them.
@@ -17,7 +17,7 @@
  * a relative error below 1e-9. */
 double mrail_flowlets_normal_quantile(double p);
 
-/* Returns Phi^-1(1 - 1/n) for n > 1. It is computed from 1/n, to be exact for
+/* Returns Phi^-1(1 - 1/n) for n > 1. Computes it from 1/n, to be accurate for
  * large n. */
 double mrail_flowlets_extreme(double n);
 
@@ -38,8 +38,9 @@ uint64_t mrail_flowlets_size(uint64_t bdp, uint32_t m, uint64_t min,
 
 /*
  * Returns the exact mean slowdown, E(fullest)/m, of n m balls thrown into n
- * bins, for n m up to 65536. The method counts the ways to fill the bins up to
- * a limit. The relative error is below 1e-9. Returns NAN if memory runs out.
+ * bins, for n m up to 65536. It sums the probabilities that all bins stay
+ * within each limit. The relative error is below 1e-9. Returns NAN if memory
+ * runs out.
  */
 double mrail_flowlets_slowdown_exact(unsigned n, unsigned m);
 

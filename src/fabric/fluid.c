@@ -27,8 +27,8 @@ typedef struct fluid_flow {
 
 typedef struct fluid_link {
     double capacity, bytes;
-    double left; /* capacity not used yet in this filling */
-    /* number of flows without a rate yet in this filling */
+    double left; /* capacity not yet used in this filling */
+    /* number of flows that have no rate yet in this filling */
     uint32_t num;
     uint32_t first, end; /* range in fluid->on_link */
 } fluid_link_t;
@@ -46,7 +46,8 @@ struct mrail_fluid {
     fluid_flow_t *flows;
     uint32_t *active; /* groups that have started and have not ended */
     uint32_t num_active;
-    uint32_t *waiting; /* groups that have not started, the last one first */
+    uint32_t *waiting; /* groups that have not started, in descending order of
+                        * start */
     uint32_t num_waiting;
     uint32_t *on_link; /* active flows, by link */
     uint32_t listed;   /* number of active flows when on_link was made */
@@ -144,8 +145,8 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
 
 /* ---- Lists ---- */
 
-/* Lists the flows of active groups by link. The lists are rebuilt whenever a
- * group has started or half of the flows have ended. */
+/* Lists the flows of active groups by link. Rebuilds the lists whenever a group
+ * has started or half of the flows have ended. */
 static int list_flows(mrail_fluid_t *fluid)
 {
     size_t total = 0;
@@ -262,8 +263,7 @@ static void fill_begin(mrail_fluid_t *fluid)
     }
 }
 
-/* Gives equal shares of a bottleneck link to those of its flows that have no
- * rate yet. */
+/* Assigns equal shares of a bottleneck link to its flows without a rate. */
 static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
 {
     const fluid_link_t *link = &fluid->links[l];
@@ -284,7 +284,7 @@ static void fill_link(mrail_fluid_t *fluid, uint32_t l, double share)
 }
 
 /* Computes the rates. Filling a link can only increase the shares of other
- * links. A heap key that has become too small is therefore corrected when it
+ * links. An outdated heap key is therefore too small, and is corrected when it
  * reaches the top. */
 static void fill(mrail_fluid_t *fluid)
 {

@@ -2,13 +2,12 @@
  * Flows as fluids: max-min fair rates over time, on links with capacities.
  *
  * A group is a number of bytes that one or more flows carry together. Examples
- * are a message that is a single flow, and a message whose lanes pull from a
- * common pool. At each moment, the rates of all flows are max-min fair: no flow
- * can become faster without slowing down another flow that is no faster. The
- * rates are computed by progressive filling: the link with the lowest capacity
- * per flow fixes the rates of its flows, then the next one, and so on. Rates
- * change when a group starts or ends. Source: Bertsekas and Gallager, Data
- * Networks, 6.5.2.
+ * are a message with a single flow, and a message whose lanes pull from it. At
+ * any time, the rates of all flows are max-min fair: a flow can become faster
+ * only by slowing down another flow that is no faster. The rates are computed
+ * by progressive filling: the link with the lowest capacity per flow fixes the
+ * rates of its flows, then the next link, and so on. Rates change when a group
+ * starts or ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
  *
  * The model is pure and deterministic, but not thread-safe. Times are in
  * seconds, rates in bytes per second.
@@ -40,12 +39,12 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
                          unsigned num);
 
 /*
- * Runs all groups from time 0 until they have ended, or until `until_s`. If
- * quantum_s is 0, rates change exactly when a group starts or ends. Otherwise,
- * to bound the work, they change at most once per quantum. Groups then start up
- * to half a quantum early or late, and the rate of a group that ends within a
- * quantum stays unused until the quantum ends. Returns 0, -ENOMEM, or -EDEADLK
- * if a group has no flow.
+ * Runs all groups from time 0 to their end, or until `until_s`. If quantum_s is
+ * 0, rates change exactly when a group starts or ends. Otherwise, to bound the
+ * work, they change at most once per quantum. Groups then start up to half a
+ * quantum early or late, and the rate of a group that ends within a quantum
+ * stays unused until the quantum ends. Returns 0, -ENOMEM, or -EDEADLK if a
+ * group has no flow.
  */
 int mrail_fluid_run(mrail_fluid_t *fluid, double until_s, double quantum_s);
 

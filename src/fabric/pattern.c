@@ -41,9 +41,10 @@ static int parse_hosts(const char *text, mrail_pattern_t *pattern, char *why,
         mrail_number_uint(first, 0, pattern->last, &from) != 0 ||
         mrail_number_uint(text + length + 1, 0, pattern->last, &to) != 0 ||
         from > to) {
-        return FAIL("'@%.40s' selects no hosts: @even, @odd or @FIRST-LAST, "
-                    "from 0 to %u",
-                    text, pattern->last);
+        return FAIL(
+            "'@%.40s' selects no hosts; expected @even, @odd or @FIRST-LAST, "
+            "from 0 to %u",
+            text, pattern->last);
     }
     pattern->first = (uint32_t)from;
     pattern->last = (uint32_t)to;
@@ -88,13 +89,15 @@ static int check_hosts(const mrail_pattern_t *pattern, const char *name,
     uint32_t hosts = mrail_pattern_num_hosts(pattern);
 
     if (hosts < 2) {
-        return FAIL("%s: %u hosts: an exchange needs two", name, hosts);
+        return FAIL("%s with %u hosts: an exchange needs at least two", name,
+                    hosts);
     }
     if (pattern->kind == MRAIL_PATTERN_DOUBLING && (hosts & (hosts - 1)) != 0) {
-        return FAIL("doubling: %u hosts: expected a power of two", hosts);
+        return FAIL("doubling with %u hosts: the number must be a power of two",
+                    hosts);
     }
     if (pattern->kind == MRAIL_PATTERN_SHIFT && pattern->shift % hosts == 0) {
-        return FAIL("shift:%u of %u hosts: each host sends to itself",
+        return FAIL("shift:%u with %u hosts: each host would send to itself",
                     pattern->shift, hosts);
     }
     return 0;
@@ -121,8 +124,8 @@ int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
     }
     if (!find_kind(copy, &pattern.kind)) {
         return FAIL(
-            "'%.40s' is not a pattern: alltoall, ring, shift:K, doubling "
-            "or hotspot:F",
+            "'%.40s' is not a pattern; expected alltoall, ring, shift:K, "
+            "doubling or hotspot:F",
             copy);
     }
     if ((argument != NULL) != kinds[pattern.kind].has_argument) {
@@ -211,8 +214,8 @@ static int add(list_t *list, uint32_t from, uint32_t to, double bytes)
     return 0;
 }
 
-/* Adds the bytes that host i sends to all others. The fraction `hot` of them
- * goes to host 0. */
+/* Adds the bytes that host i sends to all other hosts. Host 0 receives the
+ * fraction `hot` of them. */
 static int add_all(list_t *list, uint32_t i, uint32_t hosts, double bytes,
                    double hot)
 {

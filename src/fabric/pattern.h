@@ -46,7 +46,7 @@ uint32_t mrail_pattern_num_phases(const mrail_pattern_t *pattern);
 /*
  * Appends the messages of a phase, in which each host sends `bytes`.
  * *messages_p holds *num_p messages and grows; the caller frees it. Returns 0,
- * -ENOMEM, or -ENODEV if two hosts that exchange data have no rail in common.
+ * -ENOMEM, or -ENODEV if two hosts that exchange data have no common rail.
  */
 int mrail_pattern_messages(const mrail_pattern_t *pattern,
                            const mrail_fabric_t *fabric, uint32_t phase,

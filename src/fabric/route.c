@@ -14,9 +14,9 @@ struct mrail_router {
     uint64_t seed;
     uint8_t *is_down; /* by link */
     size_t words;
-    /* Sets of leaves, by node. Over links that are up, `below` has the leaves
-     * reached over downward links alone, and `through` has all leaves reached.
-     * `above` is `below` with all links up. */
+    /* Sets of leaves, by node. Over links that are up, `below` contains the
+     * leaves reached over downward links alone, and `through` contains all
+     * leaves reached. `above` is `below` with all links up. */
     uint64_t *below, *through, *above;
     uint32_t *place;    /* by link: position among the links that join the
                          * same two nodes */
@@ -206,7 +206,8 @@ int mrail_router_drops(const mrail_router_t *router)
            router->mode == MRAIL_ROUTE_ETHEREAL;
 }
 
-/* Adds the live links to nodes in `sets`. Returns their number. */
+/* Writes the live links up or down from which a path leads to the leaf. With a
+ * `place`, only links at this position count. Returns their number. */
 static uint32_t find_hops(const mrail_router_t *router, uint32_t n,
                           uint32_t leaf, uint32_t place, int is_up,
                           uint32_t hops[MRAIL_ROUTE_MAX_CHOICES])
@@ -265,8 +266,8 @@ typedef struct flow {
     uint16_t sport;
 } flow_t;
 
-/* Returns a switch's choice among `count` equal links, from the source and
- * destination addresses, both ports, and the switch's seed; MRAIL_FABRIC_NONE
+/* Returns a switch's choice among `count` equal links, by a hash of the
+ * addresses, the source port, and the switch's seed. Returns MRAIL_FABRIC_NONE
  * if `count` is 0. */
 static uint32_t choose_by_hash(const flow_t *flow, uint32_t node,
                                const uint32_t *hops, uint32_t count)

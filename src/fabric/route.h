@@ -1,9 +1,9 @@
 /*
  * Routing: the links that a flow takes through a fabric, with ECMP hashing or
- * with port rules.
+ * port rules.
  *
- * `mrail lab` writes the same choices into the tables of its switches
- * (tools/lab_route.c), and `mrail simulate` asks mrail_route_find().
+ * `mrail lab` writes the same choices to the tables of its switches
+ * (tools/lab_route.c), and `mrail simulate` calls mrail_route_find().
  *
  * Without rules, a switch hashes the 5-tuple, with its own seed, over all live
  * links on paths to the destination's leaf (ECMP). With rules:
@@ -14,15 +14,14 @@
  *   among parallel links as the link on which it came up, as in the paper's
  *   spine VRFs.
  * - A spine below a core hashes packets from the core over its links to the
- *   leaf, because no VRF concerns them. Only in MRAIL_ROUTE_ETHEREAL, the
+ *   leaf, because VRFs do not apply to them. Only in MRAIL_ROUTE_ETHEREAL, the
  *   spine keeps the position of the uplink of the port's leaf segment
- *   (docs/decisions/0038-ethereal-below-cores.md).
- * Sources: [CTCCL] 3.2 and 4.1, [Ethereal] 3.2; ports from
- * orchestrator/ports.h.
+ *   (docs/decisions/0038-ethereal-below-cores.md). Sources: [CTCCL] 3.2 and
+ *   4.1, [Ethereal] 3.2; ports from orchestrator/ports.h.
  *
  * A directed link has the number 2 * link on the way up, and 2 * link + 1 on
- * the way down. The functions are pure. After its creation, only link failures
- * change a router.
+ * the way down. The functions are pure. Only mrail_router_link() changes a
+ * router.
  */
 #ifndef MRAIL_FABRIC_ROUTE_H
 #define MRAIL_FABRIC_ROUTE_H
@@ -30,7 +29,7 @@
 #include "fabric/fabric.h"
 
 #define MRAIL_ROUTE_MAX_HOPS 6 /* host, leaf, spine, core, and down again */
-/* equal links among which a switch chooses; it ignores further ones */
+/* equal links among which a switch chooses; it ignores further links */
 #define MRAIL_ROUTE_MAX_CHOICES 8192
 
 #define MRAIL_ROUTE_UP(_link) (2 * (_link))
@@ -80,9 +79,9 @@ uint32_t mrail_router_hops(const mrail_router_t *router, uint32_t node,
  * of their positions; otherwise 0. */
 uint32_t mrail_router_parallel(const mrail_router_t *router, uint32_t node);
 
-/* Writes the live links down to a leaf that are in position `place` among
- * parallel links. Returns their number, or -ENOENT if no link in this position
- * leads to the leaf, even if all are up. */
+/* Writes the live links down to a leaf that are at position `place` among
+ * parallel links. Returns their number, or -ENOENT if no link at this position
+ * leads to the leaf, even when all links are up. */
 int mrail_router_parallel_hops(const mrail_router_t *router, uint32_t node,
                                uint32_t leaf, uint32_t place,
                                uint32_t hops[MRAIL_ROUTE_MAX_CHOICES]);

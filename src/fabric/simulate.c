@@ -13,8 +13,7 @@
 #define MAX_TRIES 1024 /* attempts to find a port after a failure */
 /* source port of UCX's path 0, as measured (docs/references.md) */
 #define STOCK_PORT 65472
-/* Number of times that rates may change within the random interval of the
- * starts. */
+/* Maximum number of rate changes within the random interval of the starts. */
 #define STAGGER_STEPS 16
 
 const char *mrail_sim_method_name(mrail_sim_method_t method)
@@ -182,8 +181,8 @@ static int add_messages(sim_t *sim)
 
 /* ---- Links ---- */
 
-/* Sets the capacities of directed links, then those of bundles. A failed link
- * keeps its capacity, because no flow uses it. */
+/* Sets the capacities of directed links, then the capacities of bundles. A
+ * failed link keeps its capacity, because no flow uses it. */
 static mrail_fluid_t *create_fluid(const sim_t *sim)
 {
     const mrail_fabric_t *fabric = sim->fabric;
@@ -196,8 +195,7 @@ static mrail_fluid_t *create_fluid(const sim_t *sim)
             capacity[i] = (double)fabric->links[i / 2].bytes_per_s;
         }
         for (uint32_t i = 0; i < sim->bundles.num; ++i) {
-            /* A leaf without uplinks has an empty bundle, which no flow
-             * takes. */
+            /* The bundle of a leaf without uplinks is empty and unused. */
             capacity[num + i] = MRAIL_MAX(sim->bundles.capacity[i], 1e-300);
         }
         fluid = mrail_fluid_create(num + sim->bundles.num, capacity);
@@ -229,7 +227,7 @@ static void collect_bytes(const sim_t *sim, double *link_bytes)
 /* ---- Failure ---- */
 
 /* Returns 1 if lanes pull: if some lanes of a message lose their path, the
- * others carry their bytes. */
+ * remaining lanes carry the bytes. */
 static int is_pulling(mrail_sim_method_t method)
 {
     return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
@@ -244,7 +242,7 @@ static int try_flow(sim_t *sim, uint32_t m, uint16_t sport, unsigned *num_p)
     return (ret == -EHOSTUNREACH) ? 0 : ret;
 }
 
-/* Gives a flow of a message another port, like that of a new lane. */
+/* Moves a flow of a message to another port, as for a new lane. */
 static int try_ports(sim_t *sim, uint32_t m)
 {
     int ret = -EHOSTUNREACH;
@@ -279,7 +277,7 @@ static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
     return ret;
 }
 
-/* Sets up the part after the failure: the remaining bytes, on paths without the
+/* Prepares the run after the failure: the remaining bytes, on paths without the
  * failed link. */
 static int fail_link(sim_t *sim)
 {

@@ -29,7 +29,8 @@ typedef enum mrail_sim_method {
      * the good paths; the source port chooses every link. Source: [Ethereal] 3
      */
     MRAIL_SIM_ETHEREAL,
-    MRAIL_SIM_SPRAY, /* ideal spraying: each message equally over all paths */
+    MRAIL_SIM_SPRAY, /* ideal spraying: each message is divided equally over all
+                      * paths */
     MRAIL_SIM_NUM_METHODS
 } mrail_sim_method_t;
 
@@ -55,7 +56,7 @@ typedef struct mrail_sim_params {
     unsigned lanes; /* MPRDMA, PARALET, DNLB: 1 to 64 */
     uint64_t seed;
     double quantum_s;     /* argument of mrail_fluid_run() */
-    uint32_t failed_link; /* MRAIL_FABRIC_NONE: none */
+    uint32_t failed_link; /* MRAIL_FABRIC_NONE if none */
     double failure_s;     /* time when the link fails for good */
     int drop; /* DNLB: port rules drop the packets of a failed uplink */
     /* ETHEREAL: flows between leaves start at random in [0, stagger_ns]; less
@@ -63,8 +64,8 @@ typedef struct mrail_sim_params {
     mrail_ns_t stagger_ns;
     /* ETHEREAL: time for which a failed path is bad, at least 1 */
     mrail_ns_t retry_ns;
-    /* ETHEREAL: path states, which the run updates; NULL: all paths are good at
-     * first */
+    /* ETHEREAL: path states, which the run updates; NULL if all paths are good
+     * at first */
     mrail_sim_paths_t *paths;
     mrail_ns_t start_ns; /* time of `paths` at time 0 of the run */
 } mrail_sim_params_t;
@@ -79,7 +80,7 @@ typedef struct mrail_sim_result {
     uint64_t num_fills;
     /* by directed link; the caller's array of 2 * num_links */
     double *link_bytes;
-    /* bytes after the failure, also by directed link; NULL: not needed */
+    /* bytes after the failure, also by directed link; NULL if not needed */
     double *after_bytes;
 } mrail_sim_result_t;
 
@@ -93,7 +94,8 @@ int mrail_sim_run(const mrail_fabric_t *fabric,
                   mrail_sim_result_t *result);
 
 /* Computes a lower bound on the time of an exchange from the rates of NICs and
- * bundles. No choice of paths can be faster. Returns 0 or -ENOMEM. */
+ * bundles. Every choice of paths takes at least this time. Returns 0 or
+ * -ENOMEM. */
 int mrail_sim_bound(const mrail_fabric_t *fabric,
                     const mrail_sim_message_t *messages, uint32_t num,
                     double *time_s_p);

@@ -55,7 +55,7 @@ static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
     unsigned uplinks, spine_uplinks;
 
     if (source == target) {
-        return 1; /* traffic below one leaf needs no uplink */
+        return 1; /* traffic below one leaf uses no uplink */
     }
     mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
     if (sim->bundles.pod[nodes[source].place] ==
@@ -137,8 +137,8 @@ static int find_paths(const sim_t *sim, uint32_t nic, uint32_t target,
     return 0;
 }
 
-/* Marks the flow's path as bad, then tries random good paths until one works.
- */
+/* Marks the flow's path as bad, then tries random good paths until one of them
+ * works. */
 static int try_good_paths(sim_t *sim, const sim_flow_t *flow,
                           mrail_ethereal_paths_t *paths, uint32_t *usable)
 {
@@ -169,7 +169,7 @@ int mrail_sim_reroute(sim_t *sim, const sim_flow_t *flow)
     int ret;
 
     if (sim->fabric->links[nic].upper == target) {
-        return -EHOSTUNREACH; /* traffic below one leaf has no other path */
+        return -EHOSTUNREACH; /* traffic below one leaf has only one path */
     }
     ret = find_paths(sim, nic, target, &paths);
     if (ret != 0) {

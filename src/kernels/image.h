@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define MRAIL_KERNEL_MAGIC "mrailker" /* 8 bytes, without the final 0 */
-#define MRAIL_KERNEL_VERSION 1u
+#define MRAIL_KERNEL_VERSION 2u
 
 typedef struct mrail_kernel_block mrail_kernel_block_t;
 
@@ -28,6 +28,8 @@ typedef struct mrail_kernel_ops {
                  uint64_t bytes);
     /* A loop that waits must call this in every iteration. */
     void (*pause)(mrail_kernel_block_t *block);
+    /* Returns the time in nanoseconds since an arbitrary origin. */
+    uint64_t (*now)(mrail_kernel_block_t *block);
 } mrail_kernel_ops_t;
 
 /* One block of a launch, which one thread of the host executes. */
@@ -50,7 +52,10 @@ typedef struct mrail_kernel_image {
     const mrail_kernel_entry_t *entries;
 } mrail_kernel_image_t;
 
-/* The kernels of this folder. */
+/* The kernels of this directory. */
 extern const mrail_kernel_image_t mrail_kernel_image;
+
+/* The same kernels as PTX, or NULL if mrail was built without nvcc. */
+extern const char *const mrail_kernel_ptx;
 
 #endif

@@ -15,7 +15,9 @@
  * Statements outside MRAIL_KERNEL_FOR and MRAIL_KERNEL_LEADER must therefore
  * have the same effect, whether one thread or all threads of a block execute
  * them. MRAIL_KERNEL_SYNC is a barrier: later reads by any thread of the block
- * see the writes before it.
+ * see the writes before it. MRAIL_KERNEL_UNIFORM evaluates an expression in one
+ * thread, and gives its value to all threads of the block. Conditions on time or
+ * on memory that others change need it.
  *
  * Addresses in `args` are device addresses. MRAIL_KERNEL_MEM makes a pointer to
  * a range within one allocation. A kernel may read and write the memory of
@@ -45,6 +47,26 @@
 #define MRAIL_KERNEL_COPY(_to, _from, _bytes)                                  \
     mrail_kernel_copy_bytes(_to, _from, _bytes)
 #define MRAIL_KERNEL_PAUSE() __nanosleep(100)
+#define MRAIL_KERNEL_NOW() mrail_kernel_timer()
+#define MRAIL_KERNEL_UNIFORM(_variable, _expression)                           \
+    do {                                                                       \
+        __shared__ uint64_t uniform_;                                          \
+                                                                               \
+        __syncthreads();                                                       \
+        if (MRAIL_KERNEL_LEADER) {                                             \
+            uniform_ = (_expression);                                          \
+        }                                                                      \
+        __syncthreads();                                                       \
+        (_variable) = uniform_;                                                \
+    } while (0)
+
+MRAIL_KERNEL_INLINE uint64_t mrail_kernel_timer(void)
+{
+    uint64_t ns;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
 
 /* Copies 16 bytes at a time if the alignment of both addresses permits it. */
 MRAIL_KERNEL_INLINE void mrail_kernel_copy_bytes(uint64_t to, uint64_t from,
@@ -111,6 +133,8 @@ MRAIL_KERNEL_INLINE uint64_t mrail_kernel_add64(uint64_t *p, uint64_t value)
 #define MRAIL_KERNEL_COPY(_to, _from, _bytes)                                  \
     block->ops->copy(block, _to, _from, _bytes)
 #define MRAIL_KERNEL_PAUSE() block->ops->pause(block)
+#define MRAIL_KERNEL_NOW() block->ops->now(block)
+#define MRAIL_KERNEL_UNIFORM(_variable, _expression) (_variable) = (_expression)
 
 MRAIL_KERNEL_INLINE uint64_t mrail_kernel_load64(const uint64_t *p)
 {
@@ -135,18 +159,22 @@ MRAIL_KERNEL_INLINE uint64_t mrail_kernel_add64(uint64_t *p, uint64_t value)
 
 #endif
 
-/* Sets [begin, end) to this block's share of `total` items. Shares consist of
- * whole units, except that the last one ends at `total`. */
-#define MRAIL_KERNEL_SHARE(_total, _unit, _begin, _end)                        \
+/* Sets [begin, end) to share `part` of `parts` of `total` items. Shares consist
+ * of whole units, except that the last one ends at `total`. */
+#define MRAIL_KERNEL_PART(_part, _parts, _total, _unit, _begin, _end)          \
     do {                                                                       \
         uint64_t units_ = ((_total) + (_unit)-1) / (_unit);                    \
-        uint64_t each_ =                                                       \
-            (units_ + MRAIL_KERNEL_BLOCKS - 1) / MRAIL_KERNEL_BLOCKS;          \
+        uint64_t each_ = (units_ + (_parts)-1) / (_parts);                     \
                                                                                \
-        (_begin) = MRAIL_KERNEL_BLOCK * each_ * (_unit);                       \
+        (_begin) = (_part)*each_ * (_unit);                                    \
         (_end) = (_begin) + each_ * (_unit);                                   \
         (_begin) = ((_begin) < (_total)) ? (_begin) : (_total);                \
         (_end) = ((_end) < (_total)) ? (_end) : (_total);                      \
     } while (0)
+
+/* Sets [begin, end) to this block's share of `total` items. */
+#define MRAIL_KERNEL_SHARE(_total, _unit, _begin, _end)                        \
+    MRAIL_KERNEL_PART(MRAIL_KERNEL_BLOCK, MRAIL_KERNEL_BLOCKS, _total, _unit,  \
+                      _begin, _end)
 
 #endif

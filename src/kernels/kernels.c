@@ -1,14 +1,16 @@
-/* The kernels of this folder, compiled for software GPUs. */
+/* The kernels of this directory, compiled for software GPUs. */
 #include "config.h"
 #include "kernels/args.h"
 #include "kernels/kernel.h"
 
 #include "kernels/copy.inc"
 #include "kernels/pattern.inc"
+#include "kernels/relay.inc"
 
 static const mrail_kernel_entry_t entries[] = {
     MRAIL_KERNEL_ENTRY(mrail_kernel_copy, mrail_kernel_copy_t),
     MRAIL_KERNEL_ENTRY(mrail_kernel_fill, mrail_kernel_pattern_t),
+    MRAIL_KERNEL_ENTRY(mrail_kernel_relay, mrail_kernel_relay_t),
     MRAIL_KERNEL_ENTRY(mrail_kernel_verify, mrail_kernel_pattern_t)};
 
 const mrail_kernel_image_t mrail_kernel_image = {

@@ -1,7 +1,8 @@
-/* The kernels of this folder for GPUs. To compile them, run
+/* The kernels of this directory for GPUs. To compile them, run
  * nvcc --ptx -I src src/kernels/kernels.cu */
 #include "kernels/args.h"
 #include "kernels/kernel.h"
 
 #include "kernels/copy.inc"
 #include "kernels/pattern.inc"
+#include "kernels/relay.inc"

@@ -8,10 +8,10 @@
 #include <string.h>
 
 /* The structures of coll change between releases without a new version number.
- * Refuse every other version of Open MPI instead of using a wrong layout.
- * Returns 1 if this is the version of the build. Otherwise returns 0, and the
- * version that runs in `text`, which has MPI_MAX_LIBRARY_VERSION_STRING
- * bytes. */
+ * The components therefore reject every version of Open MPI except the one of
+ * the build. Returns 1 if the running version is the same. Otherwise, returns 0
+ * and writes the running version to `text`, which has
+ * MPI_MAX_LIBRARY_VERSION_STRING bytes. */
 static inline int mrail_same_ompi(char *text)
 {
     char wanted[64];

@@ -4,8 +4,8 @@
 
 #include "plan.h"
 
-/* Returns the digest of two numbers. Digests are combined by addition, so no
- * step depends on the previous one. */
+/* Returns the digest of two numbers. Digests are combined by addition, so the
+ * steps do not depend on each other. */
 static inline uint64_t mrail_digest(uint64_t key, uint64_t bytes)
 {
     return (bytes + UINT64_C(0x9e3779b97f4a7c15)) *

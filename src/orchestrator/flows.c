@@ -14,7 +14,7 @@
 /* The target is midway between the bound and the best congestion so far, but at
  * least this fraction of the gap above the bound. If the target is above the
  * minimum, loads settle below it. If it is below the minimum, prices rise in a
- * direction that proves this. */
+ * direction that proves so. */
 #define SLACK 0.6
 /* Iterations before the first check of bound and mean. Each later check follows
  * a quarter more iterations, because the latest prices are the best. */
@@ -42,11 +42,12 @@
  * adds a part of the last rise (Polyak's heavy ball). Prices have an upper
  * bound, because the product of e^-price over all links of a path must remain a
  * normal number. Where prices prove bounds, it is as high as the number of
- * links on a path allows, because one capped price would distort all others. */
+ * links on a path allows, because one capped price would distort all other
+ * prices. */
 static const struct {
     double step, momentum;
-    double dual_max; /* for any number of links per slot; is_by_depth: higher if
-                      * slots have fewer */
+    double dual_max; /* for any number of links per slot; with is_by_depth,
+                      * higher if slots have fewer links */
     int is_by_depth;
     double least_part; /* smallest part of a demand on a lane */
 } phase_params[FLOWS_NUM_PHASES] = {
@@ -424,7 +425,7 @@ unsigned mrail_flows_after(unsigned iteration)
 }
 
 /* Keeps the iteration if it is the best one. Returns the smaller of its
- * congestion and `best` (0: none yet). */
+ * congestion and `best` (0 if none yet). */
 static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
 {
     double congestion = mrail_flows_trial_congestion(flows);
@@ -436,8 +437,7 @@ static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
 }
 
 /* Returns a target derived from the congestion and bound of the iterations
- * alone, because those of repairs and cuts do not show where the iterations
- * converge. */
+ * alone. Repairs and cuts do not show where the iterations converge. */
 static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
     return MRAIL_MAX((flows->proved + best) * 0.5,
@@ -450,7 +450,7 @@ static int flows_is_within(const mrail_flows_t *flows, double gap)
 }
 
 /* If the congestion is only slightly too high, moves the excess to lanes with
- * room. */
+ * spare capacity. */
 static void flows_relieve_balance(mrail_flows_t *flows, double gap)
 {
     double limit = flows->bound * (1 + RELIEVED * gap);
@@ -510,8 +510,8 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
     return max_iterations;
 }
 
-/* Moves a small excess over the limit to lanes with room. Returns the resulting
- * congestion. */
+/* Moves a small excess over the limit to lanes with spare capacity. Returns the
+ * resulting congestion. */
 static double flows_relieve_near(mrail_flows_t *flows, double limit)
 {
     double congestion = mrail_flows_trial_congestion(flows);
@@ -523,8 +523,8 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
     return congestion;
 }
 
-/* Gives all open slots the same weight, because the mask of each demand holds
- * its weights. */
+/* Sets the same weight for all open slots, because the mask of each demand
+ * holds its weights. */
 static void flows_begin_fit(mrail_flows_t *flows)
 {
     mrail_flows_begin(flows, FLOWS_PHASE_FIT, 1);

@@ -13,7 +13,7 @@
  *
  * The load of a link is its bytes divided by its capacity, in seconds if
  * capacities are in bytes per second. The congestion is the largest load, and
- * no exchange can finish in less time.
+ * no exchange can finish sooner.
  *
  * Each link has a dual price, initially 0. A path's share is proportional to
  * its weight times e^(-price) for each of its links. A price rises while the
@@ -29,15 +29,16 @@
  *
  * Bytes that must cross a link add its length to the numerator.
  *
- * No division has a congestion below this value, whatever the lengths. The
- * reason is that bytes times path length, summed over the demands, equals
- * length times load times capacity, summed over the links, and no load exceeds
- * the congestion. The search narrows the interval between the best bound and
- * the best division, which is a single iteration or the mean of several.
+ * For any lengths, this value is a lower bound on the congestion of every
+ * division. The reason is that bytes times path length, summed over the
+ * demands, equals length times load times capacity, summed over the links, and
+ * no load exceeds the congestion. The search narrows the interval between the
+ * best bound and the best division, which is a single iteration or the mean of
+ * several.
  *
  * An iteration need not meet a limit by itself. Incremental repair
- * (flows_repair.c) goes through the demands and moves the excess of links to
- * lanes with room. The full links then yield better prices.
+ * (flows_repair.c) visits each demand, and moves the excess of links to lanes
+ * with spare capacity. The full links then yield better prices.
  *
  * Phase 2 is the same ascent with the congestion as the target and smaller
  * weights: each relay of a path multiplies the weight by a constant factor. Its
@@ -48,10 +49,10 @@
  * 2007), as in [NIMBLE] IV-B, but with additive lengths and all demands in each
  * iteration.
  *
- * Results are bit-identical on all machines with IEEE 754 doubles. The code
+ * Results are bit-identical on all platforms with IEEE 754 doubles. The code
  * uses only +, -, x, /, square roots and comparisons, in a fixed order, and is
- * compiled without contraction to fused operations. No I/O, no clock; one
- * thread per object.
+ * compiled without contraction to fused operations. No I/O and no clock. One
+ * thread at a time may use an object.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_H
 #define MRAIL_ORCHESTRATOR_FLOWS_H
@@ -67,7 +68,7 @@
 /* One lane of a row. All bytes of the slot cross its links and, if it has
  * branches, one of its branches. */
 typedef struct mrail_flows_slot {
-    uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK: unused */
+    uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK if unused */
     uint32_t first_branch;
     uint8_t num_branches; /* at most MRAIL_FLOWS_MAX_BRANCHES */
     uint8_t relays;       /* 0 to 2 */
@@ -88,8 +89,8 @@ typedef struct mrail_flows_links {
      * sets. */
     const uint32_t *set;
     uint32_t num_sets;
-    /* Parent of each link, or MRAIL_FLOWS_NO_LINK. Every byte on a parent
-     * passes one of the links that name it. */
+    /* Parent of each link, or MRAIL_FLOWS_NO_LINK. Every byte on a parent also
+     * crosses one of the links that name it. */
     const uint32_t *parent;
 } mrail_flows_links_t;
 
@@ -97,7 +98,7 @@ typedef struct mrail_flows_links {
 typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
-    /* Branches of all slots. The caller keeps them, and does not change them
+    /* Branches of all slots. The caller owns them, and must not change them
      * once they are loaded. */
     const mrail_flows_branch_t *branch;
     uint32_t num_branches;
@@ -107,10 +108,10 @@ typedef struct mrail_flows_problem {
      * contains a link twice. */
     const uint32_t *lanes;
     const double *demand; /* bytes per demand, > 0 */
-    /* Bytes by link that no division can move. NULL: none. */
+    /* Bytes by link that no division can move. NULL if none. */
     const double *base;
     /* Weights by demand and lane, mrail_flows_stride() apart, which replace
-     * those derived from link capacities. 0: the lane is not allowed. */
+     * those derived from link capacities. 0 if the lane is not allowed. */
     const double *weight;
 } mrail_flows_problem_t;
 
@@ -123,9 +124,10 @@ int mrail_flows_create(const mrail_flows_links_t *links,
 void mrail_flows_destroy(mrail_flows_t *flows);
 
 /* Loads the next problem. The caller must not change or free its arrays until
- * the division ends; slots are copied. Existing rows must stay the same, but a
- * problem may add rows or use only some of them. Prices are kept as a warm
- * start for similar problems. Returns 0, or -ENOMEM with no problem loaded. */
+ * the division is complete; slots are copied. Existing rows must stay the same,
+ * but a problem may add rows or use only some of them. Prices are kept as a
+ * warm start for similar problems. Returns 0, or -ENOMEM with no problem
+ * loaded. */
 int mrail_flows_load(mrail_flows_t *flows,
                      const mrail_flows_problem_t *problem);
 /* Resets all prices to 0. */
@@ -145,23 +147,23 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_iterations);
 
-/* Runs both phases at once. Succeeds if the minimum congestion is the load of a
- * cut set, and if `tries` iterations find a division within `gap` of it. Writes
- * the permitted congestion to *limit_p. Returns the number of iterations, or 0
- * if it found no division and both phases are needed. */
+/* Runs both phases in one search. Succeeds if the minimum congestion is the
+ * load of a cut set, and if `tries` iterations find a division within `gap` of
+ * it. Writes the permitted congestion to *limit_p. Returns the number of
+ * iterations, or 0 if it found none and both phases are needed. */
 unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
                                 double relayed_gap, unsigned tries,
                                 unsigned max_iterations, double *limit_p);
 
 /* Divides as close to the weights as a congestion of `limit` allows. Returns
- * the number of iterations, or -ERANGE if max_iterations did not suffice; the
- * last division then remains. Proves nothing. */
+ * the number of iterations, or -ERANGE if max_iterations was not enough; the
+ * last division then remains. Does not update the bounds. */
 int mrail_flows_fit(mrail_flows_t *flows, double limit,
                     unsigned max_iterations);
 
 /* Divides by the weights, then moves the excess over `limit` to lanes with
- * room, fewest relays first. Returns 0, or -ERANGE if that fails; the last
- * division then remains. Proves nothing. */
+ * spare capacity, fewest relays first. Returns 0, or -ERANGE if that fails; the
+ * last division then remains. Does not update the bounds. */
 int mrail_flows_repair(mrail_flows_t *flows, double limit);
 
 /* To reduce the number of pieces, merges parts of less than `least` bytes into

@@ -1,8 +1,8 @@
 /*
  * Branches of slots: the relays that lead to one rail, or the rails that lead
  * to the spine. A row divides the bytes of a slot among its branches for all
- * demands at once. The cost of an iteration over the demands therefore does not
- * depend on the number of branches.
+ * demands together. The cost of an iteration over the demands therefore does
+ * not depend on the number of branches.
  *
  * The share of a branch is proportional to its weight times e^(-price) for each
  * of its links. The weight of the slot is their sum. Division by slot and then
@@ -223,8 +223,8 @@ static double repair_branch_excess(const mrail_flows_t *flows, uint32_t b)
     return most;
 }
 
-/* Computes the bytes of a fork on branches above the limit, and the room of its
- * other branches. */
+/* Computes the bytes of a fork on branches above the limit, and the spare
+ * capacity of its other branches. */
 static void repair_fork_sums(const repair_t *repair,
                              const mrail_flows_fork_t *fork, double *over_p,
                              double *room_p)
@@ -242,7 +242,7 @@ static void repair_fork_sums(const repair_t *repair,
 }
 
 /* Returns the bytes that must leave the slot because its branches are
- * overloaded. A negative value is room. */
+ * overloaded. A negative value is spare capacity. */
 static double repair_fork_excess(const repair_t *repair, uint32_t s)
 {
     const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
@@ -290,8 +290,8 @@ static void repair_add_to_branch(const repair_t *repair, uint32_t b,
     }
 }
 
-/* Adds bytes to the branches of a fork, in proportion to their room. Without
- * room, the branch with the lowest excess gets them. */
+/* Adds bytes to the branches of a fork, in proportion to their spare capacity.
+ * If there is none, adds them to the branch with the lowest excess. */
 static void repair_fill_fork(const repair_t *repair,
                              const mrail_flows_fork_t *fork, double bytes)
 {
@@ -341,7 +341,7 @@ static void repair_drain_fork(const repair_t *repair,
     }
 }
 
-/* Moves bytes of each fork from branches above the limit to others. */
+/* In each fork, moves bytes from branches above the limit to other branches. */
 void mrail_repair_balance_forks(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;

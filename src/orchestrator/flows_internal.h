@@ -32,8 +32,8 @@ struct mrail_flows {
     uint32_t link_room;       /* number of links, padded for vectors */
     unsigned depth;           /* largest number of links in a slot */
     unsigned half_links;      /* largest number in a slot with a branch */
-    uint32_t links_in_cuts;   /* links with this number or above have no set and
-                               * no parent */
+    uint32_t links_in_cuts;   /* links from this number on have no set and no
+                               * parent */
     mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
     uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
     const double *base;       /* bytes that stay, by link; or NULL */
@@ -42,7 +42,8 @@ struct mrail_flows {
     uint32_t *over;           /* demands that the repair has not finished */
     /* factors of all masks, followed by their lengths */
     double *mask_lanes;
-    /* Slots of all rows, padded: in use, with links set, allocated. */
+    /* Number of slots of all rows, padded: in use; with links set;
+     * allocated. */
     uint32_t num_slots, slots_set, slots_room;
     /* Bytes of all demands, padded, and then those of all branches. */
     size_t num_bytes, bytes_room;
@@ -61,7 +62,7 @@ struct mrail_flows {
     /* by link: index in link_slots; one more entry marks the end */
     uint32_t *link_first;
     uint32_t *link_slots; /* open slots by link */
-    int has_relays;       /* 1: some open slot needs relays */
+    int has_relays;       /* 1 if some open slot needs relays */
     /* by row: open lanes as bits; first of several arrays */
     uint32_t *row_open;
     uint32_t *row_taken; /* by row: lanes that some demand may use */
@@ -76,7 +77,7 @@ struct mrail_flows {
     uint32_t num_rows;
     double *row_bytes;   /* by row: bytes of its demands */
     double *slot_relays; /* first of five arrays in one allocation */
-    /* weight without relays and prices; 0: closed */
+    /* weight without relays and prices; 0 if closed */
     double *slot_direct_weight;
     double *slot_weight; /* weight without prices */
     /* weight with prices; in proofs the length; in repairs 1 if above the
@@ -93,7 +94,7 @@ struct mrail_flows {
     double *load;     /* seconds */
     double *sums;     /* by link: partial sums of the bytes */
     double *length;   /* lengths for a bound */
-    double *proof;    /* lengths that gave the best bound; 0: none */
+    double *proof;    /* lengths that gave the best bound; 0 if none */
     double *since;    /* prices at the last check */
     double *rise;     /* price changes in the last iteration */
     /* sum over the iterations since the last check */
@@ -106,7 +107,8 @@ struct mrail_flows {
     double *sum;   /* sum over several iterations */
     double *bytes; /* best division so far */
     unsigned num_summed;
-    int is_first; /* 1: the next iteration is the first one and is not summed */
+    int is_first; /* 1 if the next iteration is the first one and is not
+                   * summed */
     double trial_relayed, sum_relayed;
     double congestion, relayed; /* values of `bytes` */
     double bound, relayed_bound;
@@ -158,9 +160,10 @@ unsigned mrail_flows_after(unsigned iteration);
 /* Returns 1 if a price exceeds the maximum. */
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target);
 double mrail_flows_dual_max(const mrail_flows_t *flows);
-/* The first two update the bound: from the current lengths, and before the
- * first iteration. The others return the two sums of a bound for the current
- * lengths: bytes times shortest paths, and capacities times lengths. */
+/* The first two functions update the bound: from the current lengths, and
+ * before the first iteration. The last two functions return the two sums of a
+ * bound for the current lengths: bytes times shortest paths, and capacities
+ * times lengths. */
 void mrail_flows_prove(mrail_flows_t *flows);
 void mrail_flows_prove_first(mrail_flows_t *flows);
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay);
@@ -170,9 +173,9 @@ double mrail_flows_volume(const mrail_flows_t *flows);
 void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes);
 
 /* Functions of flows_branches.c. They list the slots with branches; multiply
- * the factors of these slots by those of their branches; divide the bytes of
- * the slots accordingly; add the bytes to the sums of links; and add the length
- * of the shortest branch to the lengths of the slots. */
+ * the factors of these slots by the factors of their branches; divide the bytes
+ * of the slots accordingly; add the bytes to the sums of links; and add the
+ * length of the shortest branch to the lengths of the slots. */
 int mrail_flows_set_branches(mrail_flows_t *flows,
                              const mrail_flows_problem_t *problem);
 void mrail_flows_branch_factors(mrail_flows_t *flows);
@@ -185,9 +188,9 @@ void mrail_flows_add_branch_lengths(mrail_flows_t *flows);
 double mrail_flows_cut_bound(mrail_flows_t *flows);
 
 /* Incremental repair, implemented in flows_repair.c. The first function moves
- * the excess over a limit to lanes with room, preferring few relays. The second
- * then moves relayed bytes to lanes with fewer relays. Both update the loads
- * and the relayed bytes of the iteration. */
+ * the excess over a limit to lanes with spare capacity, preferring few relays.
+ * The second then moves relayed bytes to lanes with fewer relays. Both update
+ * the loads and the relayed bytes of the iteration. */
 void mrail_flows_relieve(mrail_flows_t *flows, double limit);
 void mrail_flows_remove_relays(mrail_flows_t *flows, double limit);
 

@@ -1,4 +1,4 @@
-/* Merges the pieces of each demand, to have fewer pieces and no unnecessary
+/* Merges the pieces of each demand, which reduces pieces and unnecessary
  * relays. */
 #include "config.h"
 #include "flows_internal.h"

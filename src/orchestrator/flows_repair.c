@@ -1,9 +1,10 @@
 /*
  * Incremental repair, demand by demand. Moves the excess over a limit to lanes
- * with room, removes unnecessary relays, and prices full links.
+ * with spare capacity, removes unnecessary relays, and prices full links.
  *
  * All values are excesses: the bytes by which a link exceeds the limit. A
- * negative excess is room. The absent link has unlimited room.
+ * negative excess is spare capacity. The absent link has unlimited spare
+ * capacity.
  */
 #include "config.h"
 #include "flows_repair.h"
@@ -25,8 +26,8 @@
 #define UNKNOWN MRAIL_FLOWS_CLOSED
 
 /* Marks a slot as over if one of its links is above the limit, and as shut if a
- * link that it does not share with another lane has no room. Moves between
- * lanes do not change shared links. */
+ * link that it does not share with another lane is full. Moves between lanes do
+ * not change shared links. */
 static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
 {
     const uint32_t *link =
@@ -170,7 +171,7 @@ static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
     return lanes;
 }
 
-/* Returns the open lanes that may have room. */
+/* Returns the open lanes that may have spare capacity. */
 static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;
@@ -206,7 +207,7 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
 }
 
 /* Like repair_move(), for lanes with branches, which may share links with other
- * lanes. Removes all bytes, and returns those without room. */
+ * lanes. Removes all bytes, and returns the bytes that do not fit. */
 static double repair_move_forked(const repair_t *repair, uint32_t from,
                                  uint32_t to, double bytes)
 {
@@ -220,15 +221,15 @@ static double repair_move_forked(const repair_t *repair, uint32_t from,
     return moved;
 }
 
-/* Moves as much of `bytes` as lane `to` has room for. Returns the number of
- * bytes moved. Links that both lanes use do not change. */
+/* Moves as much of `bytes` as fits on lane `to`. Returns the number of bytes
+ * moved. The load of links that both lanes use does not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
                           double bytes)
 {
     double moved;
 
     if (repair_excess(repair, to) >= bytes) {
-        return 0; /* no room, even if the lanes shared links */
+        return 0; /* full, even if the lanes shared links */
     }
     if (MRAIL_UNLIKELY(repair->flows->num_forks > 0) &&
         (mrail_repair_has_fork(repair, from) ||
@@ -437,8 +438,8 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
 
 /* Prices the full links of a demand. A demand uses a long lane only because
  * shorter ones are full, and it can leave an overloaded lane only for the
- * shortest lane with room. The difference in length is the price of the full
- * links. Returns 1 if a length increased. */
+ * shortest lane with spare capacity. The difference in length is the price of
+ * the full links. Returns 1 if a length increased. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_KERNELS_MAX_WIDTH], longest = 0;

@@ -1,7 +1,7 @@
 /*
  * Incremental repair (flows_repair.c), shared with the code for branches
- * (flows_branches.c). Few topologies have branches, so their code is kept out
- * of the loops.
+ * (flows_branches.c). Few topologies have branches, so the loops do not contain
+ * their code.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H
 #define MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H
@@ -54,7 +54,7 @@ double mrail_repair_forks_excess(const repair_t *repair, uint32_t lane);
 uint32_t mrail_repair_is_fork_over(const mrail_flows_t *flows, uint32_t s);
 int mrail_repair_has_fork(const repair_t *repair, uint32_t lane);
 
-/* Moves bytes of each fork from branches above the limit to others. */
+/* In each fork, moves bytes from branches above the limit to other branches. */
 void mrail_repair_balance_forks(const repair_t *repair);
 /* Adds bytes, possibly negative, to the branches at both ends of a lane. */
 void mrail_repair_add_to_forks(const repair_t *repair, uint32_t lane,
@@ -65,7 +65,7 @@ void mrail_repair_add_to_forks(const repair_t *repair, uint32_t lane,
 double mrail_repair_forks_length(const repair_t *repair, uint32_t lane);
 unsigned mrail_repair_num_full_forks(const repair_t *repair, uint32_t lane);
 /* Makes each branch of a slot longer than the shortest one by at least `by`, if
- * all branches are full. No link becomes longer than `most`. */
+ * all branches are full. The length of a link never exceeds `most`. */
 void mrail_repair_lengthen_fork(const repair_t *repair, uint32_t s, double by,
                                 double most);
 

@@ -13,17 +13,17 @@
 /* Cost of each relay of a path, as a price. If more than e^-this of a demand
  * takes a path with one more relay than necessary, the other paths are full. */
 #define RELAY_COST 10.0
-/* Stands for the relayed bytes while there is no division. */
+/* Placeholder for the relayed bytes while there is no division. */
 #define NO_DIVISION 1e300
-/* Fraction of the gap. A division this close to its bound needs no removal of
- * relays. */
+/* Fraction of the gap. If a division is this close to its bound, removing
+ * relays is unnecessary. */
 #define DIRECT 0.1
-/* Full links are priced up to this fraction of the maximum price. The rest
- * leaves room for differences. */
+/* Full links are priced up to this fraction of the maximum price. The remaining
+ * range allows for differences. */
 #define PART_OF_MOST 0.5
 /* The search restarts without price jumps at this iteration. */
 #define PLAIN_ITERATION 100
-/* Fraction of the limit. A link with less room than this is full. */
+/* Fraction of the limit. A link with less spare capacity than this is full. */
 #define FULL 1e-6
 /* Fraction of all bytes. Smaller differences in relayed bytes are ignored. */
 #define RELAYED_TOLERANCE 1e-4
@@ -71,12 +71,12 @@ typedef struct flows_search {
     double gap, nothing;  /* gap of the relayed bytes; difference that is
                           * ignored */
     double limit_gap; /* gap of the limit above its bound, in a warm start */
-    int is_warm;      /* 1: prices of an earlier problem exist */
+    int is_warm;      /* 1 if prices of an earlier problem exist */
     unsigned tries;   /* iterations to find a division within the limit */
     double least;     /* relayed bytes without any limit */
-    int is_kept;      /* 1: the last check kept its repaired division */
-    int is_plain;     /* 1: no price jumps */
-    int has_jumped;   /* 1: prices jumped at the last check */
+    int is_kept;      /* 1 if the last check kept its repaired division */
+    int is_plain;     /* 1 if prices do not jump */
+    int has_jumped;   /* 1 if prices jumped at the last check */
 } flows_search_t;
 
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
@@ -88,8 +88,8 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
-/* Keeps a repaired division if it is the best one so far, and recomputes the
- * sum of its loads. This discards the iteration, because the two buffers are
+/* Keeps a repaired division if it is the best so far, and recomputes the sum of
+ * its loads. This discards the iteration, because the two buffers are
  * swapped. */
 static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 {
@@ -145,7 +145,7 @@ static double flows_total(const mrail_flows_t *flows)
     return total;
 }
 
-/* Caps prices at the value above which a link could save no further relays. */
+/* Caps prices at the highest value at which a link can save relays. */
 static void flows_cap_duals(mrail_flows_t *flows)
 {
     double most = mrail_flows_dual_max(flows);
@@ -246,7 +246,7 @@ static int flows_check_relayed(mrail_flows_t *flows, flows_search_t *search,
     return flows_is_found(flows, search);
 }
 
-/* Removes relays from the best division where there is room. */
+/* Removes relays from the best division where capacity allows. */
 static void flows_remove_relays_best(mrail_flows_t *flows,
                                      flows_search_t *search)
 {

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-/* Width of AVX2, with the alignment of a double. */
+/* A vector as wide as an AVX2 register, with the alignment of a double. */
 typedef double vec_t __attribute__((vector_size(32), aligned(8), may_alias));
 typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 
@@ -30,7 +30,7 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
     UNROLLED                                                                   \
     for (unsigned v = 0; v < (count); ++v)
 
-/* Adds in the same order on all machines. */
+/* The order of additions is the same on all platforms. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
 /* Loads of a row's slots, kept in registers while consecutive demands share the
@@ -38,7 +38,7 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
  * store. */
 typedef struct row_regs {
     vec_t load[MRAIL_KERNELS_MAX_WIDTH / MRAIL_KERNELS_VECTOR];
-    vec_t *at; /* NULL: no row yet */
+    vec_t *at; /* NULL before the first row */
 } row_regs_t;
 
 static MRAIL_INLINE void load_row(row_regs_t *row_regs, unsigned num_vecs,

@@ -2,7 +2,7 @@
  * Kernels: loops over all demands of a division (flows.h) and over all links.
  * The planner spends most of its time here. Vectors have four doubles; the code
  * uses AVX2 if the processor has it. Every lane and every sum uses the same
- * order of operations on every machine, so the results are identical.
+ * order of operations on every platform, so the results are identical.
  *
  * Rows have `width` slots: a multiple of MRAIL_KERNELS_VECTOR, at most
  * MRAIL_KERNELS_MAX_WIDTH. The functions are pure.
@@ -19,13 +19,13 @@ typedef struct mrail_kernels {
     uint32_t num_demands, width;
     const uint32_t *row;  /* by demand: out row and in row, which differ */
     const double *demand; /* bytes per demand */
-    /* By demand: number of the mask that excludes some lanes of its rows. NULL:
-     * there are no masks. */
+    /* By demand: number of the mask that excludes some lanes of its rows. NULL
+     * if there are no masks. */
     const uint32_t *mask;
     const double *mask_factor; /* by mask and lane: 1, or 0 if excluded */
     /* by mask and lane: 0, or a length greater than all others if excluded */
     const double *mask_length;
-    /* fraction of a demand below which a lane gets nothing */
+    /* fraction of a demand below which a lane receives no bytes */
     double least_part;
 } mrail_kernels_t;
 
@@ -67,7 +67,7 @@ uint32_t mrail_kernels_find_over(const mrail_kernels_t *kernels,
  * MRAIL_KERNELS_VECTOR. */
 
 /* Approximates e^-x for x >= 0 by (1 + x / 1024)^-1024. Unlike exp() of the C
- * library, the result is the same on all machines. The error only changes the
+ * library, the result is the same on all platforms. The error only changes the
  * unit of prices. */
 void mrail_kernels_exp(uint32_t count, const double *x, double *exp);
 

@@ -1,4 +1,4 @@
-/* The names of links, which a user can compare with counters. */
+/* The names of links, as users see them. */
 #ifndef MRAIL_ORCHESTRATOR_LINK_NAME_H
 #define MRAIL_ORCHESTRATOR_LINK_NAME_H
 
@@ -9,9 +9,9 @@
 
 #define MRAIL_LINK_NAME 64
 
-/* Writes the name of a link, such as "node 0, rail 1, out". Copies are those
+/* Writes the name of a link, such as "node 0, rail 1, out". "Copies" are copies
  * through shared memory, or over the switch of the GPUs. `kind` is a
- * mrail_plan_link_kind_t; others have the name "link". */
+ * mrail_plan_link_kind_t; an unknown kind is named "link". */
 static inline const char *mrail_link_name(unsigned kind, unsigned a, unsigned b,
                                           char name[MRAIL_LINK_NAME])
 {

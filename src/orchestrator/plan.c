@@ -129,12 +129,12 @@ static int plan_error(int ret, const char *sentence, char *why, size_t why_size)
 static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
                        char *why, size_t why_size)
 {
-    const char *reason = (ret == -EINVAL) ? "no such rank"
-                         : (ret == -EOVERFLOW)
-                             ? "the total would exceed 2^62 bytes"
-                         : (ret == -EHOSTUNREACH)
-                             ? "no rail that is up at both ends can be reached"
-                             : "there is no memory for it";
+    const char *reason =
+        (ret == -EINVAL)      ? "no such rank"
+        : (ret == -EOVERFLOW) ? "the total would exceed 2^62 bytes"
+        : (ret == -EHOSTUNREACH)
+            ? "the two ranks cannot reach a rail that is up at both ends"
+            : "out of memory";
 
     if (why_size > 0) {
         snprintf(why, why_size,
@@ -153,8 +153,8 @@ static void plan_reset_shared(mrail_plan_t *plan)
     memset(plan->shared, 0xff, classes * classes * sizeof(*plan->shared));
 }
 
-/* Sums over the demands, kept in registers because each demand depends on the
- * previous one. Demands of a group are usually consecutive. */
+/* Sums over the demands. They are kept in registers, because each demand
+ * updates them. Demands of a group are usually consecutive. */
 typedef struct plan_sums {
     uint64_t bytes, digest;
     uint32_t group;       /* group of the last demand, or MRAIL_PLAN_NONE */
@@ -421,10 +421,10 @@ static int plan_has_pairs_only(const plan_division_t *next)
     return count == next->num_groups;
 }
 
-/* Plans the trivial case, in which each demand is whole on its direct path. No
- * division has fewer relays or pieces, so this one is optimal if it is within
- * the limit. Returns 1 in that case, with the lines cut. Lanes with branches
- * are left to the division. */
+/* Plans the trivial case, in which each demand is whole on its direct path.
+ * This division has the fewest relays and pieces, so it is optimal if it is
+ * within the limit. Returns 1 in that case, with the lines cut. Lanes with
+ * branches are left to the division. */
 static int plan_is_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -475,7 +475,7 @@ static void plan_accept(mrail_plan_t *plan, uint64_t generation)
     plan->generation = generation;
 }
 
-/* Plans all demands at once. */
+/* Plans all demands in one division. */
 static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 {
     plan_division_t *next = &plan->next;
@@ -516,7 +516,8 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         return 0;
     }
     if (num_demands >= UINT32_MAX) {
-        return plan_error(-ENOSPC, "more than 2^32 - 1 demands", why, why_size);
+        return plan_error(-ENOSPC, "a plan can have at most 2^32 - 2 demands",
+                          why, why_size);
     }
     next->demands = demands;
     next->num_demands = num_demands;

@@ -5,7 +5,7 @@
  *   topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan
  *
  * The load of a link is its bytes divided by its capacity, in seconds. The
- * congestion is the largest load, and no exchange can finish in less time. The
+ * congestion is the largest load, and no exchange can finish sooner. The
  * planner has three goals, in this order:
  *
  * - a congestion within a given gap of the proved minimum;
@@ -18,14 +18,14 @@
  * which it has a GPU link. The same holds at the receiver's end. If several
  * ranks can relay, the planner divides the bytes among them. Paths within a
  * node: the direct link, or one rank as a relay. Source: [NIMBLE] IV-B. Small
- * demands avoid relays where they can.
+ * demands avoid relays where possible.
  *
  * The same topology, demands and options give a bit-identical plan on every
- * machine with IEEE 754 doubles.
+ * platform with IEEE 754 doubles.
  *
- * The library needs neither UCX nor MPI. It has no I/O, no clock and no global
+ * The library needs neither UCX nor MPI. It uses no I/O, no clock and no global
  * state. One thread at a time may use an object. Functions that can fail return
- * 0 or -errno, and change nothing on failure:
+ * 0 or -errno, and have no effect on failure:
  *
  *   -ENOMEM  no memory
  *   -EINVAL  a node, rank or rail that does not exist, a count of zero, or a
@@ -88,13 +88,13 @@ int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
  * rail yet. */
 int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node);
 
-/* Lets a rank reach a rail of its node by itself, so that it needs no relay for
- * the rail and may relay for others. `rail` may be MRAIL_PLAN_ALL_RAILS. `out`
- * and `in` limit the bytes that the rank itself sends and receives over the
- * rail's port, including those that it relays. A limit exists, for example, if
- * the NIC is on another socket. MRAIL_PLAN_UNLIMITED means that only the port
- * limits it. If both are 0, the rank does not reach the rail. Returns -EINVAL
- * if only one of them is 0. */
+/* Lets a rank reach a rail of its node directly, so that it needs no relay for
+ * the rail and may relay for other ranks. `rail` may be MRAIL_PLAN_ALL_RAILS.
+ * `out` and `in` limit the bytes that the rank itself sends and receives over
+ * the rail's port, including those that it relays. A limit exists, for example,
+ * if the NIC is on another socket. MRAIL_PLAN_UNLIMITED means that only the
+ * port limits the rank. If both are 0, the rank does not reach the rail.
+ * Returns -EINVAL if only one of them is 0. */
 int mrail_plan_topo_set_reach(mrail_plan_topo_t *topo, unsigned rank,
                               unsigned rail, double out, double in);
 
@@ -113,19 +113,19 @@ int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
  * uplinks of a leaf. Nodes in different leaf groups reach each other through
  * the uplinks of their leaf switches. A leaf group has one leaf per rail, and
  * its number is below MRAIL_PLAN_MAX_NODES. The capacities up and down are
- * totals over all uplinks of the leaf (0: down). A leaf whose uplinks are not
+ * totals over all uplinks of the leaf (0 if down). A leaf whose uplinks are not
  * set is never a bottleneck. */
 int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
                                    unsigned leaf_group);
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
                                unsigned rail, double up, double down);
 
-/* Sets the capacity of each uplink of a leaf (0: down). All leaves must have
+/* Sets the capacity of each uplink of a leaf (0 if down). All leaves must have
  * the same number of uplinks, 1 to MRAIL_PLAN_MAX_UPLINKS, and uplink i of each
  * leaf of a rail must lead to the same spine. The totals of the leaf become the
  * sums of these capacities. A later call of mrail_plan_topo_set_uplink()
  * discards the single capacities. Returns 0, -EINVAL, -ENOMEM, or -ENOTSUP if
- * another leaf has another number of uplinks. */
+ * another leaf has a different number of uplinks. */
 #define MRAIL_PLAN_MAX_UPLINKS 64u
 int mrail_plan_topo_set_uplinks(mrail_plan_topo_t *topo, unsigned leaf_group,
                                 unsigned rail, unsigned count, const double *up,
@@ -174,8 +174,8 @@ typedef struct mrail_plan_options {
     /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. The planner does
      * not always reach a gap below 0.01; the summary shows whether it has. */
     double gap;
-    /* Gap of the relayed bytes, from 0.001 to 1. 0 means 0.03. In addition,
-     * 1/10000 of all bytes is allowed. */
+    /* Gap of the relayed bytes, from 0.001 to 1. 0 means 0.03. An excess of
+     * 1/10000 of all bytes is allowed in addition. */
     double relayed_gap;
     /* Size in bytes above which demands may use more relays than necessary.
      * UINT64_MAX means 1 MB (1e6). */
@@ -212,7 +212,7 @@ typedef struct mrail_plan_piece {
  */
 typedef struct mrail_plan_summary {
     double congestion;       /* seconds */
-    double congestion_bound; /* seconds; no plan is better */
+    double congestion_bound; /* seconds; lower bound for all plans */
     /* seconds; congestion that may be used to save relays */
     double limit;
     double relayed;       /* bytes times relays */
@@ -264,13 +264,13 @@ void mrail_plan_destroy(mrail_plan_t *plan); /* NULL is allowed */
  * Plans these demands. The caller must not change or free the array until the
  * next call, or until it destroys the plan.
  *
- * `generation` identifies the demands. A value that is not 0 and equals that of
- * the last successful call asserts that the demands are unchanged. The call
- * then does not read them, and the plan stays as it is. Otherwise planning
- * starts from the last plan, which is faster for similar demands. The same
- * sequence of calls gives the same plans.
+ * `generation` identifies the demands. A nonzero value that equals the
+ * generation of the last successful call asserts that the demands are
+ * unchanged. The call then does not read them, and the plan remains unchanged.
+ * Otherwise planning starts from the last plan, which is faster for similar
+ * demands. The same sequence of calls gives the same plans.
  *
- * Further errors leave the plan as it was and write a message to `why`,
+ * The following errors leave the plan unchanged and write a message to `why`,
  * truncated to why_size. `why` may be NULL if why_size is 0.
  *
  *   -EINVAL        a rank of a demand does not exist
@@ -284,11 +284,11 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
 
 /*
  * Sets the background of a link: the bytes that it carries besides the demands
- * of later plans, for example those of small unplanned messages. `link` is a
- * number as in mrail_plan_link(). Initially, there is no background. It counts
- * towards the loads of links, the congestion and its bounds, but not towards
- * the bytes or relayed bytes of a plan. Returns -EINVAL if the link does not
- * exist, or -ENOSPC above MRAIL_PLAN_MAX_BACKGROUND.
+ * of later plans, for example the bytes of small unplanned messages. `link` is
+ * a number as in mrail_plan_link(). Initially, there is no background. It
+ * counts towards the loads of links, the congestion and its bounds, but not
+ * towards the bytes or relayed bytes of a plan. Returns -EINVAL if the link
+ * does not exist, or -ENOSPC above MRAIL_PLAN_MAX_BACKGROUND.
  */
 int mrail_plan_set_background(mrail_plan_t *plan, unsigned link,
                               uint64_t bytes);
@@ -299,8 +299,8 @@ void mrail_plan_discard_warm_start(mrail_plan_t *plan);
 
 /* The following three functions fill structs to which later versions may add
  * fields at the end. The inline functions below pass the size of the caller's
- * version. The library writes no more than that, and sets fields that it does
- * not know to 0. */
+ * version. The library writes no more than that, and sets fields unknown to it
+ * to 0. */
 unsigned mrail_plan_pieces_sized(const mrail_plan_t *plan, size_t i,
                                  mrail_plan_piece_t *pieces, size_t size);
 void mrail_plan_summary_sized(const mrail_plan_t *plan,
@@ -310,7 +310,7 @@ void mrail_plan_link_sized(const mrail_plan_t *plan, unsigned i,
 
 /* Writes the pieces of demand i < num_demands, by ascending offset and without
  * gaps. Returns their number, or 0 if the demand is not planned. `pieces` must
- * have room for MRAIL_PLAN_MAX_PIECES. */
+ * hold MRAIL_PLAN_MAX_PIECES elements. */
 static inline unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
                                          mrail_plan_piece_t *pieces)
 {

@@ -1,11 +1,11 @@
 /*
- * Plans many demands of single-rail ranks. Each demand takes its direct path as
- * a whole unless this path has a contended link. Only the demands over
- * contended links are divided, with the others as fixed loads.
+ * Plans many demands of single-rail ranks. Each demand takes its direct path
+ * undivided, unless this path has a contended link. Only the demands over
+ * contended links are divided; all other demands are fixed loads.
  *
  * The method works if the minimum congestion is the load of a cut: all ports of
  * a node, or the port and GPU links of a rank. Otherwise, all demands are
- * divided at once.
+ * divided together.
  */
 #include "config.h"
 #include "plan_internal.h"
@@ -19,9 +19,9 @@
 #include <string.h>
 
 #define MAX_FIT_ITERATIONS 400
-/* If there are fewer demands, dividing all of them at once is as fast. */
+/* With fewer demands, dividing all of them together is as fast. */
 #define MIN_DEMANDS 1000
-/* If there are more contended demands, all demands are divided at once. */
+/* With more contended demands, all demands are divided together. */
 #define MAX_CONTENDED 20000
 #define RELAYED_TOLERANCE 1e-4
 /* Factor by which each relay reduces a lane's weight: e^-10, as in

@@ -6,13 +6,14 @@
 #include "plan.h"
 #include "routes.h"
 
-/* Part of the gap that a division uses. Whole bytes take the rest. */
+/* Fraction of the gap that a division may use. The rest covers rounding to
+ * whole bytes. */
 #define MRAIL_PLAN_PART_LIMIT 0.95
 
 /* Upper bound on the sum of all demands. */
 #define MRAIL_PLAN_MAX_BYTES (UINT64_C(1) << 62)
 
-/* Stands for a group: the demand takes its direct path as a whole. */
+/* Used instead of a group: the demand takes its direct path undivided. */
 #define MRAIL_PLAN_DIRECT (MRAIL_PLAN_NONE - 1)
 
 /* Direct path of a demand. */
@@ -36,7 +37,7 @@ typedef struct plan_division {
     uint32_t *row, *lanes; /* routes of the groups, as in flows.h */
     double *bytes;         /* `totals` as doubles */
     uint64_t *end;         /* by group and lane: position on the line */
-    /* Slots with branches have a line, too: the bytes of all groups, in their
+    /* A slot with branches also has a line: the bytes of all groups, in their
      * order. By group, lane and end of the path: position on that line. NULL if
      * there are no branches. */
     uint64_t *position;
@@ -51,7 +52,7 @@ struct mrail_plan {
     mrail_flows_t *flows;
     double *capacity; /* by link */
     uint32_t num_nodes, num_ranks, num_classes;
-    uint32_t *class_of;   /* by rank; MRAIL_PLAN_NONE: none */
+    uint32_t *class_of;   /* by rank; MRAIL_PLAN_NONE if none */
     uint32_t *class_node; /* by class */
     uint32_t *shared;     /* by pair of classes: the group of their demands */
     uint64_t generation;
@@ -67,7 +68,7 @@ struct mrail_plan {
     uint32_t background_end;    /* number of the last link with background, plus
                                  * 1 */
     uint64_t background_digest; /* 0 if there is none */
-    int is_all_single_rail;     /* 1: each rank reaches one rail */
+    int is_all_single_rail;     /* 1 if each rank reaches one rail */
     plan_direct_t *direct;      /* by demand of the next division */
     size_t direct_room;
     double *weight;       /* by group and lane of the next division */
@@ -92,7 +93,7 @@ uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part);
 uint64_t mrail_plan_cut_branches(mrail_plan_t *plan);
 
 /* Plans the demands as described in plan_contended.c. Returns 0, -ENOMEM, or
- * -ERANGE if all demands must be divided at once. */
+ * -ERANGE if all demands must be divided together. */
 int mrail_plan_divide_contended(mrail_plan_t *plan);
 
 /* These functions clear the bytes of slots, and add bytes on a lane of a
@@ -100,9 +101,9 @@ int mrail_plan_divide_contended(mrail_plan_t *plan);
 void mrail_loads_clear(mrail_plan_t *plan);
 void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
                      unsigned lane, double bytes);
-/* Computes the bytes of links from those of slots, and from the ends of
- * branches. Without ends, the first branch of a slot has all of its bytes.
- * Returns the relayed bytes. */
+/* Computes the bytes of links from the bytes of slots and the ends of branches.
+ * Without ends, the first branch of a slot carries all its bytes. Returns the
+ * relayed bytes. */
 double mrail_loads_to_links(mrail_plan_t *plan, const uint64_t *branch_end,
                             double *link_bytes);
 void mrail_loads_add_background(const mrail_plan_t *plan, double *link_bytes);

@@ -120,8 +120,7 @@ static int plan_next_part(const mrail_plan_t *plan, plan_span_t *span,
     return 0;
 }
 
-/* Copies a struct to the caller's version of it, which may have another
- * size. */
+/* Copies a struct to the caller's version, which may have a different size. */
 static void plan_copy_sized(void *to, size_t size, const void *from,
                             size_t known)
 {

@@ -199,14 +199,16 @@ int mrail_ports_check(unsigned uplinks, unsigned spine_uplinks, unsigned nics,
         return -EINVAL;
     }
     if (spine_uplinks < 1 || spine_uplinks > mrail_ports_step(uplinks)) {
-        snprintf(why, why_size,
-                 "%u spine uplinks: with %u leaf uplinks there can be 1 to %u",
-                 spine_uplinks, uplinks, mrail_ports_step(uplinks));
+        snprintf(
+            why, why_size,
+            "%u spine uplinks: with %u leaf uplinks, a spine can have 1 to %u",
+            spine_uplinks, uplinks, mrail_ports_step(uplinks));
         return -EINVAL;
     }
     if (flows == 0) {
-        snprintf(why, why_size, "%u NICs x %u lanes: both must be at least 1",
-                 nics, lanes);
+        snprintf(why, why_size,
+                 "%u NICs with %u lanes: both numbers must be at least 1", nics,
+                 lanes);
         return -EINVAL;
     }
     paths = (uint64_t)uplinks * spine_uplinks;

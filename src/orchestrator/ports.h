@@ -9,9 +9,9 @@
  * reduces the segment index first, which gives the same ports wherever (3)
  * holds.
  *
- * All functions are pure, for any thread. Arguments outside the stated ranges
- * are programming errors, caught by assertions. Only mrail_ports_check()
- * accepts unchecked values, from the user's configuration.
+ * All functions are pure, and any thread may call them. Arguments outside the
+ * stated ranges are programming errors, caught by assertions. Only
+ * mrail_ports_check() accepts unchecked values, from the user's configuration.
  */
 #ifndef MRAIL_ORCHESTRATOR_PORTS_H
 #define MRAIL_ORCHESTRATOR_PORTS_H
@@ -115,9 +115,9 @@ uint16_t mrail_ports_from_flow_label(uint32_t label);
 /*
  * Checks formula (4): the NICs of a leaf times lanes must be at least the
  * number of uplinks. Below cores, the NICs of a pod times lanes must be at
- * least the uplinks of a leaf times those of a spine. Otherwise some uplinks
- * stay idle. Returns 0, or returns an error and writes a message to `why`,
- * truncated to why_size. `why` may be NULL if why_size is 0.
+ * least the uplinks of a leaf times the uplinks of a spine. Otherwise some
+ * uplinks stay idle. Returns 0, or returns an error and writes a message to
+ * `why`, truncated to why_size. `why` may be NULL if why_size is 0.
  *
  *   -EINVAL  uplinks, spine_uplinks, nics or lanes is out of range
  *   -ERANGE  (4) is violated; ports are valid, but some uplinks are unused

@@ -17,7 +17,8 @@ void mrail_rail_masks_cleanup(mrail_rail_masks_t *masks)
     *masks = (mrail_rail_masks_t){0};
 }
 
-/* Returns the place of a set's number, or the place where it would be added. */
+/* Returns the entry that holds a set's number, or the entry where it would be
+ * added. */
 static uint32_t *rail_masks_place(uint32_t *numbers, uint32_t room,
                                   const uint32_t *lanes_of, uint32_t lanes)
 {

@@ -38,14 +38,14 @@ void mrail_repath_init(mrail_repath_t *repath,
 /* Rates of the lanes that count in a window. */
 typedef struct repath_rates {
     unsigned num;
-    /* one of several equal lanes is drawn at random */
+    /* chosen at random among equal lanes */
     unsigned slowest, fastest;
     uint64_t least, most, sum;
 } repath_rates_t;
 
-/* Draws one of several equal candidates with equal probability. The caller
- * calls it for each candidate, with the number of candidates so far, and keeps
- * the last one for which it returns 1. */
+/* Chooses uniformly among equal candidates. The caller calls it for each
+ * candidate, with the number of candidates so far, and keeps the last candidate
+ * for which it returns 1. */
 static int is_drawn(mrail_repath_t *repath, unsigned equals)
 {
     return mrail_rng_below(&repath->rng, equals) == 0;
@@ -141,8 +141,8 @@ static int make_move(mrail_repath_t *repath, unsigned lane,
 }
 
 /* Moves the slowest lane, or the last lane again if its move lowered the sum.
- * `mean` is over the windows since the last move, and `sum` is the sum of rates
- * of a mean window. */
+ * `mean` averages the windows since the last move, and `sum` is the sum of the
+ * mean rates. */
 static int move_slowest(mrail_repath_t *repath, const repath_rates_t *mean,
                         uint64_t sum, int full, mrail_repath_move_t *move_p)
 {
@@ -222,8 +222,8 @@ static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
            repath->seen >= params->sample;
 }
 
-/* Evaluates the windows so far. `mean` is over the windows since the last move,
- * and `last` is the last window. */
+/* Evaluates the windows so far. `mean` averages the windows since the last
+ * move, and `last` is the last window. */
 static repath_result_t find_result(mrail_repath_t *repath,
                                    const repath_rates_t *mean,
                                    const repath_rates_t *last,

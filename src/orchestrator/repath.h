@@ -2,7 +2,7 @@
  * Chooses paths by measured rates, in fabrics without port rules: lanes that
  * collide on an uplink move to another source port.
  *
- * ECMP hashes each lane to an uplink that the host does not know. Lanes with a
+ * ECMP hashes each lane to an uplink that is unknown to the host. Lanes with a
  * constant backlog share their uplink equally, so their rates show how many
  * lanes collide there. The slowest lane of a rail is on its most heavily loaded
  * path, and the fastest lane on the least loaded one. Equal ports have equal
@@ -19,10 +19,10 @@
  *
  * Lanes that all collide equally also have equal rates, but their sum is below
  * the rate of the rail. In that case, the controller makes trials: it moves a
- * lane, and moves it back if the sum does not rise. If trials bring no gain,
- * the fabric can carry no more, for example because the uplinks together are
- * slower than the rail. Trials then stop until the sum drops, or for the
- * longest back-off.
+ * lane, and moves it back if the sum does not rise. If trials do not raise the
+ * sum, the fabric is full, for example because the uplinks together are slower
+ * than the rail. Trials then stop until the sum drops, or until the maximum
+ * back-off ends.
  *
  * One lane moves at a time, and the number of moves in an episode is limited.
  * After an unsuccessful episode, the controller backs off, because paths are
@@ -53,15 +53,15 @@ typedef struct mrail_repath_params {
      * port, because one more lane on that path is then no loss. */
     uint32_t copy_ppm;
     unsigned confirm; /* consecutive unequal windows before the first move */
-    /* Number of windows that show a gain, or a difference near stop_ppm. Half
-     * of them show a difference above start_ppm. */
+    /* Number of windows needed to prove a gain, or a difference near stop_ppm.
+     * Half as many prove a difference above start_ppm. */
     unsigned sample;
     unsigned settle;    /* windows after a move that do not count */
     unsigned max_moves; /* maximum moves in an episode, per lane */
     /* consecutive trials without a gain that end an episode */
     unsigned trials;
     uint32_t gain_ppm; /* a trial must raise the sum by this */
-    uint32_t loss_ppm; /* a move was bad if the sum fell by more than this */
+    uint32_t loss_ppm; /* a move failed if the sum fell by more than this */
     /* fraction of its rate at which a rail counts as fully used */
     uint32_t full_ppm;
     mrail_ns_t min_backoff_ns,
@@ -81,12 +81,13 @@ typedef struct mrail_repath {
     uint64_t counted;
     unsigned seen;
     unsigned settling; /* number of windows still to ignore */
-    unsigned moves;    /* moves in this episode; 0: no episode is in progress */
+    unsigned moves;    /* moves in this episode; 0 if no episode is in
+                        * progress */
     /* trials in this episode since the last one with a gain */
     unsigned fruitless;
     unsigned last_lane;  /* lane of the last move in this episode */
     uint64_t before_sum; /* bytes of a window before last_lane moved */
-    /* Windows until the current trial is decided; 0: no trial. */
+    /* Windows until the current trial is decided; 0 if there is no trial. */
     unsigned trial_windows;
     unsigned trial_lane;
     uint64_t trial_base;  /* bytes of a window before the trial */
@@ -121,8 +122,8 @@ typedef struct mrail_repath_move {
  * number of bytes of lane i in the window. Bit i of `saturated` is set if lane
  * i had work throughout. Other lanes do not count, and at least two must count
  * for a decision. `capacity` is the number of bytes that the rail can send in a
- * window. If it is 0 (unknown), equal lanes are left alone. Returns 1 with the
- * move to make, or 0.
+ * window. If it is 0 (unknown), lanes with equal rates do not move. Returns 1
+ * with the move to make, or 0.
  */
 int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
                         const uint64_t *bytes, uint64_t saturated,

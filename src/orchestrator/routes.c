@@ -13,9 +13,9 @@
 
 /* ---- Links ---- */
 
-/* Returns the set of a link. There is a set for the ports out of each node, one
- * for the ports into it, and two for the uplinks and downlinks of each leaf
- * group. */
+/* Returns the set of a link. Each node has one set for its outgoing ports and
+ * one for its incoming ports. Each leaf group has one for its uplinks and one
+ * for its downlinks. */
 static uint32_t routes_set(const mrail_routes_t *routes,
                            mrail_plan_link_kind_t kind, uint32_t a)
 {
@@ -420,7 +420,7 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
 }
 
 /* Returns the lanes that the two ranks may use with these rows. Ranks with a
- * common rail do not use the spine, which might lead to the same path. */
+ * common rail do not use the spine, where the path might be the same. */
 static MRAIL_INLINE uint32_t routes_lanes(const mrail_routes_t *routes,
                                           uint32_t from, uint32_t to,
                                           const uint32_t row[2])

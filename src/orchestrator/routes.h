@@ -4,13 +4,13 @@
  *
  * A lane is a rail or, if there is one, the path through the spine. The
  * branches of a lane are the relays that lead to the rail, or the rails that
- * lead to the spine; a slot with only one way has none. Within a node with
- * pairwise links, a lane is the place of the relay; the receiver's own place
- * means no relay. With a switch there is one lane. Ranks of a class share their
- * rows: they are on one node, reach the same rails without limits, and use no
- * relays.
+ * lead to the spine; a slot with only one way has no branches. Within a node
+ * with pairwise links, a lane is the local index of the relay; the receiver's
+ * own index means no relay. With a switch there is one lane. Ranks of a class
+ * share their rows: they are on one node, reach the same rails without limits,
+ * and use no relays.
  *
- * No I/O; one thread per object.
+ * No I/O. One thread at a time may use an object.
  */
 #ifndef MRAIL_ORCHESTRATOR_ROUTES_H
 #define MRAIL_ORCHESTRATOR_ROUTES_H
@@ -32,8 +32,8 @@ typedef struct mrail_route {
     uint32_t lanes;
 } mrail_route_t;
 
-/* Finds the route of a demand between two different ranks. A small demand gets
- * only the lanes with the fewest relays. Returns 1; 0 if the demand is not
+/* Finds the route of a demand between two different ranks. A small demand may
+ * use only the lanes with the fewest relays. Returns 1; 0 if the demand is not
  * planned; or -EHOSTUNREACH if it has no path. */
 int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
                       int is_small, mrail_route_t *route_p);

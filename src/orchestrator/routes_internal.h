@@ -26,18 +26,19 @@ typedef struct routes_rank {
     uint32_t rails;                  /* rails that it reaches, as bits */
     uint32_t usable[NUM_DIRECTIONS]; /* reached rails whose port is up */
     uint32_t class;                  /* or MRAIL_PLAN_NONE */
-    int is_limited;                  /* 1: some reach is limited */
+    int is_limited;                  /* 1 if some reach is limited */
     uint32_t up, down;               /* links to and from the switch */
     uint32_t rail_row[NUM_DIRECTIONS][NUM_DISTANCES];
     uint32_t node_row[NUM_DIRECTIONS];
-    uint32_t padding; /* fills 64 bytes, because that size is faster to index */
+    uint32_t padding; /* pads to 64 bytes, a size that is faster to index */
 } routes_rank_t;
 
 typedef struct routes_node {
     uint32_t leaf_group;
     uint8_t is_pairwise, is_switched;
-    uint32_t *pairwise;  /* links, by the places of sender and receiver */
-    uint32_t *by_place;  /* ranks, by place */
+    uint32_t *pairwise;  /* links, by the local indices of sender and
+                          * receiver */
+    uint32_t *by_place;  /* ranks, by local index */
     uint32_t last_class; /* last class of the rank, or MRAIL_PLAN_NONE */
 } routes_node_t;
 

@@ -78,7 +78,7 @@ static int routes_grow_branches(mrail_routes_t *routes)
 }
 
 /* Opens a lane over these links and one of several ways. A single way needs no
- * branch, if the slot has room for its links. */
+ * branch if its links fit in the slot. */
 static int routes_open_ways(mrail_routes_t *routes, uint32_t row, uint32_t lane,
                             unsigned relays, const uint32_t *links,
                             unsigned num_links, const routes_way_t *ways,
@@ -272,8 +272,8 @@ static int routes_is_general(const mrail_routes_t *routes, uint32_t rank)
            ((__builtin_popcount(r->rails) > 1) || (routes->num_rails == 1));
 }
 
-/* Gives a rank the rows of an earlier rank of its class, and discards its own.
- * If there is no earlier rank, starts a new class. */
+/* Assigns a rank the rows of an earlier rank of its class, and discards its
+ * own. If there is no earlier rank, starts a new class. */
 static void routes_classify(mrail_routes_t *routes, uint32_t rank,
                             uint32_t num_rows, uint32_t num_branches)
 {
@@ -325,8 +325,8 @@ static int routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
     return ret;
 }
 
-/* Opens the paths between a rank and the relays of its node, by place. The
- * place of the receiver stands for the direct path. */
+/* Opens the paths between a rank and the relays of its node, by local index.
+ * The index of the receiver stands for the direct path. */
 static void routes_open_pairwise(mrail_routes_t *routes, uint32_t row,
                                  unsigned way, uint32_t rank)
 {

@@ -229,7 +229,7 @@ int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
     return 0;
 }
 
-/* Makes room for the uplinks of a leaf group. */
+/* Enlarges the arrays for the uplinks of a leaf group. */
 static int topo_grow_uplinks(mrail_plan_topo_t *topo, unsigned leaf_group)
 {
     size_t count = (leaf_group + 1) * (size_t)topo->num_rails;

@@ -11,8 +11,8 @@ typedef struct mrail_topo_node {
     uint32_t leaf_group;
     uint32_t num_ranks;
     uint8_t is_pairwise, is_switched; /* kinds of GPU links */
-    /* MRAIL_PLAN_MAX_PAIRWISE squared, by sender and receiver (their places in
-     * the node); NULL: none */
+    /* MRAIL_PLAN_MAX_PAIRWISE squared, by sender and receiver (their indices in
+     * the node); NULL if none */
     double *pairwise;
 } mrail_topo_node_t;
 
@@ -20,10 +20,10 @@ typedef struct mrail_topo_rank {
     uint32_t node;
     uint32_t rails;  /* the rails that it reaches, as bits */
     uint32_t place;  /* index within its node, from 0 */
-    double up, down; /* to and from the switch; 0: no switch */
+    double up, down; /* to and from the switch; 0 if there is no switch */
 } mrail_topo_rank_t;
 
-/* Capacities in both directions: out and in, or up and down. Negative:
+/* Capacities in both directions: out and in, or up and down. Negative means
  * unlimited. */
 typedef struct mrail_topo_port {
     double out, in;
@@ -40,13 +40,13 @@ struct mrail_plan_topo {
     mrail_topo_port_t *ports;   /* by node and rail */
     unsigned num_leaf_groups;   /* leaf groups whose uplinks may be set */
     mrail_topo_port_t *uplinks; /* by leaf group and rail: totals */
-    /* by leaf group and rail; NULL: only the total is known */
+    /* by leaf group and rail; NULL if only the total is known */
     mrail_topo_spread_t **spreads;
-    unsigned num_uplinks; /* uplinks of each leaf in `spreads`; 0: there are
+    unsigned num_uplinks; /* uplinks of each leaf in `spreads`; 0 if there are
                            * none */
     unsigned num_ranks, ranks_room;
     mrail_topo_rank_t *ranks;
-    /* by rank and rail, MRAIL_PLAN_MAX_RAILS each; NULL: all unlimited */
+    /* by rank and rail, MRAIL_PLAN_MAX_RAILS each; NULL if all are unlimited */
     mrail_topo_port_t *reach;
     unsigned reach_room; /* number of ranks */
     int has_hairpin, has_cross_rail;
@@ -65,7 +65,7 @@ static inline uint32_t mrail_topo_group_of(const mrail_plan_topo_t *topo,
     return topo->nodes[topo->ranks[rank].node].leaf_group;
 }
 
-/* Returns the uplinks of a leaf. Negative: not set. */
+/* Returns the uplinks of a leaf. Negative means not set. */
 mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
                                      unsigned leaf_group, unsigned rail);
 
@@ -75,8 +75,8 @@ double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
                            unsigned to);
 
 /* Writes the capacity of each path from leaf to leaf on a rail: of uplink i of
- * one leaf, and of the same uplink of the other on the way down. Returns their
- * number, or 0 if neither leaf has uplinks of known capacity. */
+ * one leaf upward, and of the same uplink of the other leaf downward. Returns
+ * their number, or 0 if neither leaf has uplinks of known capacity. */
 unsigned mrail_topo_uplink_paths(const mrail_plan_topo_t *topo,
                                  unsigned from_group, unsigned to_group,
                                  unsigned rail,

@@ -1,17 +1,17 @@
 /*
  * The locks of the engine, declared for clang's thread-safety analysis.
  *
- * 1. A function declared MRAIL_DATA needs the data-path lock, one declared
- *    MRAIL_CTL the control lock, one declared MRAIL_BOTH both. One declared
- *    MRAIL_NO_CTL must be called without the control lock.
+ * 1. A function declared MRAIL_DATA requires the data-path lock, MRAIL_CTL the
+ *    control lock, and MRAIL_BOTH both locks. A function declared MRAIL_NO_CTL
+ *    must be called without the control lock.
  * 2. The data-path lock is taken first.
- * 3. A call to the device needs the lock of its object: the control lock for
+ * 3. A call to the device requires the lock of its object: the control lock for
  *    QPs, address handles and the UD channel, the data-path lock for CQs and
- *    posts. An SRQ gets new buffers under the control lock and used ones under
- *    the data-path lock; verbs allows both at once.
+ *    posts. New buffers are posted to an SRQ under the control lock, reused
+ *    ones under the data-path lock; verbs allows concurrent posts.
  * 4. Callbacks of the user run under the data-path lock alone.
- * 5. A thread sleeps without a lock. Only mrail_ctl_bye() yields with one, for
- *    at most 100 ms, while the engine closes.
+ * 5. Threads release both locks before they sleep. Only mrail_ctl_bye() yields
+ *    under the control lock, for at most 100 ms, while the engine closes.
  *
  * The names stand for the locks of the one engine of a process.
  * contrib/check-layers --locks runs the analysis.
@@ -44,8 +44,8 @@ extern mrail_lock_name_t mrail_data_lock_held, mrail_ctl_lock_held;
 /* The caller must not hold the control lock: a callback of the user may run,
  * or the function takes the lock itself. */
 #define MRAIL_NO_CTL MRAIL_TSA(locks_excluded(mrail_ctl_lock_held))
-/* For the functions that implement a lock, or that start or end the engine
- * while no other thread knows it. */
+/* For functions that implement a lock, or that start or stop the engine while
+ * no other thread can access it. */
 #define MRAIL_UNCHECKED MRAIL_TSA(no_thread_safety_analysis)
 
 #endif

@@ -302,8 +302,8 @@ unsigned mrail_config_uplinks(const mrail_config_t *config)
 }
 
 /* Returns LANES_PER_RAIL, or the automatic number. Without port rules, more
- * lanes are opt-in: they cost QPs, and help only where single flows are slower
- * than their rail. */
+ * than one lane is opt-in, because lanes use QPs, and help only where a single
+ * flow is slower than its rail. */
 static unsigned mrail_config_lanes_wanted(const mrail_config_t *config)
 {
     if (config->lanes_per_rail != MRAIL_SIZE_AUTO) {
@@ -323,9 +323,9 @@ unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs)
     return MRAIL_MIN(lanes, MRAIL_MAX_SLOTS / MRAIL_MAX(num_pairs, 1u));
 }
 
-/* Reads an item of NIC_INDEX: a number, or a number for a port. Returns 1 if it
- * is for the port, 0 if it is for another one, and -EINVAL if it is malformed
- * or differs in kind from *is_named_p (-1: any kind). */
+/* Reads an item of NIC_INDEX: a number, or DEVICE[:PORT]=NUMBER. Returns 1 if
+ * the item applies to the port, and 0 if not. Returns -EINVAL if it is
+ * malformed or differs in kind from *is_named_p, where -1 allows both kinds. */
 static int mrail_nic_index_item(char *item, const char *device, unsigned port,
                                 int is_rail, int *is_named_p, uint64_t *value_p)
 {
@@ -372,7 +372,7 @@ int mrail_config_nic_index(const mrail_config_t *config, unsigned rail,
         found = (ret != 0) ? (int)value : found;
         *num_p = is_named ? 0 : i + 1;
         if (text[length] == '\0') {
-            /* A single number is for all rails. */
+            /* A single number applies to all rails. */
             return (*num_p == 1) ? (int)value : found;
         }
         text += length + 1;
@@ -385,7 +385,7 @@ static int mrail_config_check_nic_index(const mrail_config_t *config)
 
     if (mrail_config_nic_index(config, 0, "", 0, &num) == -EINVAL) {
         mrail_error("UCX_MRAIL_NIC_INDEX=%s: expected -1, a number from 0 to "
-                    "%d, or such a number for each rail, as in 4,5 or "
+                    "%d, or one of these numbers for each rail, as in 4,5 or "
                     "mlx5_0=4,mlx5_1=5",
                     config->nic_index, MRAIL_NIC_INDEX_MAX);
         return -EINVAL;

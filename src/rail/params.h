@@ -35,14 +35,14 @@
       "for IPv6.")                                                            \
     X(LANES_PER_RAIL, "auto", COUNT, lanes_per_rail,                          \
       "QPs to a peer on each rail for large transfers, 1 to 32.\n"            \
-      "More lanes spread a flow over more fabric paths and take more NIC\n"   \
-      "cache. 'auto' means as many lanes as UPLINKS, at most 8, if switches\n" \
-      "have port rules, and 1 if not.")                                       \
+      "More lanes spread a flow over more fabric paths and use more NIC\n"    \
+      "cache. 'auto' means UPLINKS * SPINE_UPLINKS lanes, at most 8, if\n"    \
+      "switches have port rules, and 1 lane otherwise.")                      \
     X(MAX_QPS, "4096", UINT, max_qps,                                         \
       "Maximum number of QPs of this process, 1 to 65535.\n"                  \
       "The value must be at least the number of peers. A quarter is reserved\n" \
       "for peers that connect later. At the limit, the least recently used\n" \
-      "lanes beyond the first lane of each peer are evicted. More QPs take\n" \
+      "lanes are evicted, except the primary lane of each peer. More QPs use\n" \
       "more NIC cache.")                                                      \
     X(UPLINKS, "auto", COUNT, uplinks,                                        \
       "Uplinks of a leaf switch with port rules, 1 to 256.\n"                 \
@@ -56,10 +56,10 @@
       "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", STRING, nic_index,                                     \
       "Index of this node's NICs on their leaf, for the choice of source\n"    \
-      "ports. One number applies to all rails. A comma-separated list has one\n" \
-      "for each rail that is up, in the order of mrail info. A list that names\n" \
-      "devices, as in mlx5_0=4,mlx5_1=5, does not depend on the state of the\n" \
-      "ports. -1 uses the host part of the IPv4 address of each rail. With\n"  \
+      "ports. One number applies to all rails. A comma-separated list contains\n" \
+      "one for each rail that is up, in the order of mrail info. A list that\n" \
+      "names devices, as in mlx5_0=4,mlx5_1=5, is independent of the state of\n" \
+      "the ports. -1 uses the host part of the IPv4 address of each rail. With\n" \
       "SPINE_UPLINKS, the index counts the NICs of a pod.")                    \
     X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
       "IP TOS byte of all packets, 0 to 255.\n"                               \
@@ -75,13 +75,13 @@
       "It limits the receive buffers of all peers together. Buffers are\n"     \
       "allocated when peers connect or need more credits.")                   \
     X(AM_CREDITS, "32", UINT, am_credits,                                     \
-      "Initial receive credits of a peer on its first lane, 4 to 1024.\n"     \
-      "Further rails start with a quarter. Each credit holds one receive\n"   \
+      "Initial receive credits of a peer on its primary lane, 4 to 1024.\n"   \
+      "Its other rails start with a quarter. Each credit reserves a receive\n" \
       "buffer. A peer that exhausts its credits is granted up to 512, and\n"  \
       "idle peers return theirs when buffers are scarce.")                    \
     X(TX_QUEUE_LEN, "256", UINT, tx_queue_len,                                \
-      "Send queue length of a peer's first QP, 16 to 4096.\n"                 \
-      "Further QPs have a quarter of it.")                                    \
+      "Send queue length of the QP of a primary lane, 16 to 4096.\n"          \
+      "The queues of other QPs have a quarter of this length, at least 16.")  \
     X(RMA_CHUNK_SIZE, "auto", SIZE, rma_chunk_size,                           \
       "Size of one chunk of a large PUT or GET, 4k to 1g.\n"                  \
       "Each chunk travels on one lane. 'auto' is 1 ms of work at the measured\n" \
@@ -95,11 +95,11 @@
       "chunks.")                                                              \
     X(TIMEOUT, "1s", TIME, timeout_s,                                         \
       "Transport timeout of a QP (local ACK timeout), 8us to 8796s.\n"        \
-      "The value is rounded up to 4.096us * 2^n. If it is small, a busy peer\n" \
-      "on shared cores is mistaken for a dead one.")                          \
+      "The value is rounded up to 4.096us * 2^n. If it is too small, a busy\n" \
+      "peer on shared cores is mistaken for a dead peer.")                    \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
       "Transport retries before a lane reports an error, 0 to 6.\n"           \
-      "The value 7 is refused because some drivers retry without limit.")     \
+      "The value 7 is rejected, because some drivers then retry forever.")    \
     X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                            \
       "Retries when the receiver has no receive buffer, 0 to 7.\n"            \
       "A value of 7 means no limit.")                                         \
@@ -120,8 +120,8 @@
       "variable.")                                                            \
     X(TELEMETRY_RECORDS, "4096", UINT, telemetry_records,                     \
       "Records of chunks and messages that a process keeps for 'mrail trace',\n" \
-      "0 to 1048576. A power of two is used, and at least 64. A record takes\n" \
-      "32 bytes of TELEMETRY_DIR. 0 disables records.")                       \
+      "0 to 1048576. The value is rounded up to a power of two, at least 64.\n" \
+      "A record occupies 32 bytes in TELEMETRY_DIR. 0 disables records.")     \
     X(TELEMETRY_RECORDING, "y", BOOL, telemetry_recording,                    \
       "Write records from the start. With 'n', a process writes records only\n" \
       "while 'mrail trace' follows it, so a killed process leaves none, and\n"  \
@@ -129,7 +129,7 @@
     X(STATS_FILE, "", STRING, stats_file,                                     \
       "File that receives counters, memory use and lanes (device, QP number,\n" \
       "UDP source port) as JSON when the transport closes.\n"                 \
-      "%p is replaced by the process id. Empty: no file.")
+      "%p is replaced by the process id. If empty, no file is written.")
 /* clang-format on */
 
 typedef struct mrail_config {
@@ -171,8 +171,8 @@ unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs);
 
 #define MRAIL_NIC_INDEX_MAX 65535
 
-/* Reads NIC_INDEX for a rail, counted from 0, which is a port of the device.
- * Returns the index, or -1 if it must be taken from the address. Returns
+/* Reads NIC_INDEX for rail number `rail` (from 0), which is `port` of `device`.
+ * Returns the index, or -1 if it must be derived from the address. Returns
  * -ENOENT if the list has no number for this rail, or -EINVAL if it is
  * malformed. *num_p receives the number of entries that do not name a
  * device. */
@@ -184,7 +184,7 @@ int mrail_config_nic_index(const mrail_config_t *config, unsigned rail,
 unsigned mrail_config_qp_timeout(const mrail_config_t *config);
 
 /* Copies the configuration with its strings. Returns 0 or -ENOMEM. After
- * -ENOMEM only mrail_config_cleanup() may be called on `dst`. */
+ * -ENOMEM, mrail_config_cleanup() is the only valid call on `dst`. */
 int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src);
 
 /* Reads defaults, then UCX_MRAIL_* from the environment. Returns 0, or -EINVAL
@@ -205,8 +205,8 @@ typedef struct mrail_param_info {
     const char *value; /* value in the environment, or the default */
     const char *default_value;
     const char *type; /* "a whole number", in words */
-    const char *help; /* lines */
-    int is_set;       /* 1: the environment sets it */
+    const char *help; /* one or more lines */
+    int is_set;       /* 1 if the environment sets it */
 } mrail_param_info_t;
 
 /* Calls `func` for each parameter, in the order of the table. Values are not

@@ -57,7 +57,7 @@ void *mrail_relay_memory_slots(const mrail_relay_memory_t *memory,
 {
     mrail_relay_layout_t layout;
 
-    /* This cannot fail, because the pool has this shape. */
+    /* Not expected to fail, because the pool was created with this shape. */
     (void)mrail_relay_layout(&memory->shm_pool.shape, &layout);
     *size_p = layout.slots * layout.header_stride;
     /* A slot consists of a page, at whose end the header is, and the

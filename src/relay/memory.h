@@ -48,6 +48,8 @@ typedef struct mrail_relay_memory_ops {
      * flight, or if an older copy from or to the same area has not been
      * freed. */
     int (*copy_test)(mrail_relay_memory_t *memory, void *copy);
+    /* An exchange has ended, so no copy is in flight. NULL: nothing to do. */
+    void (*end)(mrail_relay_memory_t *memory);
 } mrail_relay_memory_ops_t;
 
 struct mrail_relay_memory {

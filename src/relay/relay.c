@@ -163,6 +163,10 @@ int mrail_relay_progress(mrail_relay_t *relay)
         }
         count += ret;
     }
+    if ((count > 0) && mrail_relay_done(relay) &&
+        (relay->memory->ops->end != NULL)) {
+        relay->memory->ops->end(relay->memory);
+    }
     return count;
 }
 

@@ -28,12 +28,12 @@
  * every out-slot becomes free. test/property/test_relay_exhaustive.c checks
  * this.
  *
- * Order: the chunks of a flow arrive in order, but those of different flows of
+ * Order: the chunks of a flow arrive in order, but chunks of different flows of
  * a demand may not. Each chunk carries a header with hash, exchange, ranks and
- * offset, which every hop checks against the plan. On a mismatch, the function
- * returns -EPROTO, and no byte of that chunk is written. Other processes of the
- * same user can write to the pool. They can thus corrupt data and end the
- * exchange, but cannot cause accesses to other memory.
+ * offset, which every hop checks against the plan. On a mismatch, the relay
+ * fails with -EPROTO before it writes a byte of that chunk. Other processes of
+ * the same user can write to the pool. They can thus corrupt data and make the
+ * exchange fail, but cannot cause accesses to other memory.
  *
  * One thread at a time may use an object. Ranks are numbered as in the
  * communicator.
@@ -51,7 +51,7 @@
 typedef struct mrail_relay mrail_relay_t;
 
 /* Functions that the caller provides. They return 0 or -errno unless stated
- * otherwise. An error ends the exchange, and every later call of
+ * otherwise. An error makes the exchange fail, and every later call of
  * mrail_relay_progress() returns the error. */
 typedef struct mrail_relay_ops {
     /* These copy bytes [offset, offset + length) of the demand to rank `to`
@@ -64,8 +64,8 @@ typedef struct mrail_relay_ops {
     int (*drain)(void *arg, uint32_t from, uint64_t offset, const void *slot,
                  size_t length, void **copy_p);
     /* These start a transfer. The buffer must not change until test() returns
-     * 1. Messages between a pair of ranks arrive in order. A receive may get
-     * fewer bytes than its length. A chunk is one message if its header and its
+     * 1. Messages between a pair of ranks arrive in order. A message may be
+     * shorter than its receive. A chunk is one message if its header and its
      * payload are contiguous. Otherwise, the header is a separate message
      * before the payload. */
     int (*send)(void *arg, uint32_t to, const void *buffer, size_t length,
@@ -80,9 +80,9 @@ typedef struct mrail_relay_ops {
 /* Creates the relay of rank `self`. local[0..shape.num_local) are the ranks of
  * the node in the order of the pool, including `self`. The memory must have
  * been imported. The caller releases it after it has destroyed the relay. Only
- * one relay per rank may use a memory object, because rings and relays keep
- * their positions. All ranks must be below num_ranks. Returns 0, -ENOMEM or
- * -EINVAL. */
+ * one relay per rank may ever use a memory object, because rings and relays
+ * keep their positions. All ranks must be below num_ranks. Returns 0, -ENOMEM
+ * or -EINVAL. */
 int mrail_relay_create(mrail_relay_memory_t *memory, uint32_t num_ranks,
                        const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
@@ -91,7 +91,7 @@ void mrail_relay_destroy(mrail_relay_t *relay); /* NULL is allowed */
 
 /* The bytes of a demand that take one path. */
 typedef struct mrail_relay_flow {
-    uint32_t from, to;  /* equal: a copy within a rank */
+    uint32_t from, to;  /* equal for a copy within a rank */
     uint32_t relay_out; /* on the node of `from`, but not `from`; or NONE */
     /* on the node of `to`, but not `to`; or MRAIL_RELAY_NONE. Within a node,
      * relay_in is MRAIL_RELAY_NONE. relay_out is then NONE as well if payloads
@@ -104,14 +104,14 @@ typedef struct mrail_relay_flow {
 } mrail_relay_flow_t;
 
 /*
- * Begins the next exchange. All ranks call it with the same hash. Each rank
- * passes its own flows from one common set, in any order. The function ignores
- * flows of other ranks and of 0 bytes. A pair of ranks may have several flows
- * if they do not overlap. The function copies the flows. If it fails, no
- * exchange has begun:
+ * Begins the next exchange. All ranks pass the same hash. Each rank passes its
+ * own flows from one common set, in any order. The function ignores flows of
+ * other ranks and of 0 bytes. A pair of ranks may have several flows if they do
+ * not overlap. The function copies the flows. On failure, no exchange has
+ * begun:
  *
- *   -EINVAL  a flow is not possible
- *   -EBUSY   the last exchange of this rank has not ended
+ *   -EINVAL  a flow is impossible
+ *   -EBUSY   the last exchange of this rank is not complete
  *   -ENOSPC  this rank has more channels than in-slots; every rank can compute
  *            the channels of all ranks with mrail_relay_channels()
  *   -ENOMEM  no memory
@@ -136,10 +136,11 @@ int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          unsigned *channels);
 
 /* Performs the steps that are possible without waiting, at most one of each
- * kind. Returns the number of steps; 0 means that nothing is possible now.
- * -errno means that the exchange and the relay have failed. Later calls of this
- * function and of mrail_relay_begin() return the same error. The caller must
- * still end the network requests in flight before it releases the memory. */
+ * kind. Returns the number of steps, which is 0 if none is possible now. -errno
+ * means that the exchange and the relay have failed. Later calls of this
+ * function and of mrail_relay_begin() return the same error. Before the caller
+ * releases the memory, it must complete or cancel the network requests in
+ * flight. */
 int mrail_relay_progress(mrail_relay_t *relay);
 
 /* Returns 1 if this rank's part is complete, or if no exchange has begun. Other

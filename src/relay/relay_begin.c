@@ -361,7 +361,8 @@ static int make_room(mrail_relay_t *relay, size_t num_hops)
         }
         relay->max_hops = num_hops;
     }
-    /* num_hops entries suffice, because each hop has at most one next rank. */
+    /* num_hops entries are enough, because each hop has at most one next
+     * rank. */
     if (num_hops > relay->max_outs) {
         if (!mrail_grow(&relay->outs, num_hops, sizeof(*relay->outs))) {
             return -ENOMEM;

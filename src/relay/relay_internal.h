@@ -9,7 +9,7 @@
  *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
  *             sends the slot or pushes it to the rank that sends or drains it
  *   copied    completes a copy that fill or drain has started
- *   pop       takes a slot that another rank pushed, and sends or drains it
+ *   pop       removes a slot from a ring, and sends or drains it
  *   sent      completes a send and frees its slot
  *   post      posts a receive into a free in-slot
  *   received  completes a receive, and pushes or drains its slot
@@ -24,7 +24,7 @@
  *
  * Invariant 3: each channel has a budget, of at least one, for the out-slots
  * that it holds. A channel that is slow, at a relay or on the network,
- * therefore leaves slots for the others.
+ * therefore leaves slots for other channels.
  *
  * Invariant 4: from a ring, a rank pops only the slots of this exchange. Slots
  * of the next exchange, pushed by a faster rank, stay in the ring.
@@ -64,9 +64,9 @@ typedef struct mrail_relay_hop {
     uint64_t num_filled; /* number of chunks whose copies have started */
     uint64_t num_passed; /* number of chunks filled and passed on */
     uint64_t num_seen;   /* number of chunks received or popped */
-    /* ranks before and after this one; NONE: there is none */
+    /* ranks before and after this one; NONE if none */
     uint32_t prev, next;
-    uint32_t out; /* index in outs; NONE: `next` is on this node */
+    uint32_t out; /* index in outs; NONE if `next` is on this node */
     /* valid if this rank is the sender: ends of the flow's network hop or of
      * its path within the node, and index of that pair in budgets */
     uint32_t egress, ingress;
@@ -147,7 +147,7 @@ struct mrail_relay {
     mrail_relay_local_t *locals;
     mrail_relay_slot_t *slots; /* [local][slot] */
     unsigned num_messages;     /* number of messages per chunk */
-    /* by rank: rank within the node; NONE: another node */
+    /* by rank: rank within the node; NONE if on another node */
     uint32_t *local_of;
     uint32_t *out_of; /* by rank; used during begin */
     uint32_t *in_of;  /* by rank; used during begin */
@@ -163,7 +163,7 @@ struct mrail_relay {
     uint32_t num_budgets;
     size_t max_budgets;
     uint32_t num_unfilled;    /* number of budgets with chunks to fill */
-    uint64_t *budget_of_slot; /* [out-slot]; NONE: earlier exchange */
+    uint64_t *budget_of_slot; /* [out-slot]; NONE if of an earlier exchange */
     mrail_relay_out_t *outs;
     uint32_t num_outs;
     size_t max_outs;
@@ -179,7 +179,7 @@ struct mrail_relay {
     uint64_t num_to_post; /* chunks of all channels */
     uint32_t num_posted;  /* receives of all channels */
     int is_short_out,
-        is_short_in; /* 1: a shortage of slots has been counted; reset when a
+        is_short_in; /* 1 if a shortage of slots has been counted; reset when a
                       * slot is free */
     mrail_relay_stats_t stats;
 };
@@ -198,7 +198,7 @@ int mrail_relay_step_received(mrail_relay_t *relay);
 #define MRAIL_RELAY_NUM_STEPS 6u
 extern const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS];
 
-/* Runs a step of kind `kind`. An error of the step ends the exchange. */
+/* Runs a step of kind `kind`. An error of the step makes the exchange fail. */
 int mrail_relay_step(mrail_relay_t *relay, unsigned kind);
 
 /* Sends a payload of `length` bytes in a slot to the next rank of a flow. */

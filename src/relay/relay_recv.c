@@ -168,8 +168,8 @@ static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
     }
 }
 
-/* Takes the chunk that was received into a slot. The slot remains in use until
- * its receiver, this rank or another one, has drained it. */
+/* Processes the chunk that was received into a slot. The slot remains in use
+ * until its receiver, which may be this rank, has drained it. */
 static int take_received(mrail_relay_t *relay, uint32_t prev,
                          mrail_relay_slot_t *slot)
 {

@@ -1,4 +1,4 @@
-/* Send side of a rank: its own chunks and, as relay_out, those of other
+/* Send side of a rank: its own chunks and, as relay_out, chunks of other
  * ranks. */
 #include "config.h"
 #include "relay/relay_internal.h"
@@ -85,7 +85,7 @@ static mrail_relay_hop_t *next_to_fill(mrail_relay_t *relay)
 /* ---- fill ---- */
 
 /* Moves the flow to the end of the list. The next call then picks another flow,
- * so no destination waits until all bytes for another one are sent. */
+ * so destinations are served in rotation. */
 static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                          uint32_t length)
 {

@@ -22,7 +22,7 @@
 #define SHM_POOL_VERSION                                                       \
     2u /* covers the layout in slot.h and ring.h, and the header */
 
-/* The head at the start of the file. */
+/* The header of the file. */
 typedef struct shm_pool_head {
     uint64_t magic;
     uint32_t version;
@@ -30,7 +30,8 @@ typedef struct shm_pool_head {
     uint64_t chunk, size;
 } shm_pool_head_t;
 
-_Static_assert(sizeof(shm_pool_head_t) <= MRAIL_RELAY_PAGE, "it has a page");
+_Static_assert(sizeof(shm_pool_head_t) <= MRAIL_RELAY_PAGE,
+               "the header must fit in a page");
 
 size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape)
 {
@@ -86,10 +87,10 @@ static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
 
 #define TAKE_STEP (1u << 20)
 
-/* Allocates all memory in one call, so that a failure leaves nothing allocated.
- * On older kernels, a signal reverts the whole call, and a profiler's timer
- * could interrupt every attempt. After an interrupted attempt, the function
- * therefore allocates in steps. */
+/* Allocates all memory in one call, so that a failure leaves no memory
+ * allocated. On older kernels, a signal reverts the whole call, and a
+ * profiler's timer could interrupt every attempt. After an interrupted attempt,
+ * the function therefore allocates in steps. */
 static int shm_pool_take_memory(int fd, size_t size)
 {
     int ret = posix_fallocate(fd, 0, (off_t)size);
@@ -107,8 +108,8 @@ static int shm_pool_take_memory(int fd, size_t size)
     return -ret;
 }
 
-/* Removes files of this user whose creators have died. A living creator keeps
- * its file locked. */
+/* Removes files of this user whose creators have died. A creator keeps its file
+ * locked while it is alive. */
 static void shm_pool_sweep(void)
 {
     DIR *dir = opendir(MRAIL_RELAY_DIR);
@@ -137,8 +138,8 @@ static void shm_pool_sweep(void)
     }
 }
 
-/* Locks a new file. Fails if the sweep of another process has removed it
- * already. */
+/* Locks a new file. Fails if the sweep of another process has already removed
+ * it. */
 static int shm_pool_lock(int fd)
 {
     struct stat st;
@@ -269,7 +270,7 @@ int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
         return -EINVAL;
     }
     name_path(name, path);
-    /* These flags refuse symbolic links and pipes. */
+    /* These flags reject symbolic links, and do not block on pipes. */
     fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return -errno;

@@ -28,14 +28,15 @@ typedef struct mrail_relay_shape {
     unsigned out_slots; /* per rank, for its own bytes; >= 1 */
     unsigned in_slots;  /* per rank, for bytes from the network; >= 1 */
     size_t chunk;       /* payload bytes of a slot, a multiple of 4096, > 0 */
-    int is_external;    /* 1: payloads are in other memory (relay/memory.h) */
+    int is_external;    /* 1 if payloads are in other memory (relay/memory.h) */
 } mrail_relay_shape_t;
 
 typedef struct mrail_relay_shm_pool {
     mrail_relay_shape_t shape;
     void *base; /* page-aligned */
     size_t size;
-    int lock_fd; /* creator: its lock marks the name as in use; others: -1 */
+    int lock_fd; /* on the creator, holds the lock that marks the name as in
+                  * use; -1 on other ranks */
 } mrail_relay_shm_pool_t;
 
 /* Returns the size of a pool in bytes, or 0 if the shape is out of range or too
@@ -45,7 +46,7 @@ size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape);
 /*
  * Creates a pool in which all slots are free. Writes its name to `name`; other
  * ranks pass the name to mrail_relay_shm_pool_attach(). The function allocates
- * all memory, so that a full /dev/shm gives -ENOSPC here and not SIGBUS later.
+ * all memory, so that a full /dev/shm causes -ENOSPC here, not SIGBUS later.
  * Returns 0, -EINVAL if the shape is out of range, or -errno of open(2) or
  * mmap(2).
  */

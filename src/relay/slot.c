@@ -25,8 +25,8 @@ static int shape_is_valid(const mrail_relay_shape_t *shape)
            (shape->chunk % MRAIL_RELAY_PAGE == 0);
 }
 
-/* Computes the layout. The numbers fit into 64 bits: 2^8 ranks with 2^11 slots
- * of less than 2^27 bytes. */
+/* Computes the layout. The numbers fit in 64 bits: 2^8 ranks with 2^11 slots of
+ * less than 2^27 bytes. */
 int mrail_relay_layout(const mrail_relay_shape_t *shape,
                        mrail_relay_layout_t *layout_p)
 {

@@ -12,8 +12,8 @@
  * message carries both. The payload starts on a page boundary.
  *
  * Payloads in other memory are in areas, one for each rank. Each rank's area
- * has room for the out-slots of all ranks, because a payload is in the memory
- * of the rank that passes it on. The pool then contains only the headers.
+ * holds the out-slots of all ranks, because a payload is in the memory of the
+ * rank that passes it on. The pool then contains only the headers.
  *
  *   area: out-slots: ranks x out-slots | in-slots
  */
@@ -46,9 +46,9 @@ typedef struct mrail_relay_layout {
     size_t header_stride; /* distance between headers */
     size_t size;          /* size of the whole pool */
     /* ---- areas ---- */
-    size_t area_size; /* bytes outside the pool; 0: areas are in the pool */
+    size_t area_size; /* bytes outside the pool; 0 if areas are in the pool */
     size_t payload_stride;
-    size_t owner_stride; /* distance between owners; 0: only one owner */
+    size_t owner_stride; /* distance between owners; 0 if only one owner */
     uint32_t out_slots;  /* number of out-slots per owner */
     uint32_t last_owner; /* owner whose out-slots the in-slots follow */
 } mrail_relay_layout_t;

@@ -1,8 +1,8 @@
 /*
  * cuMemcpy*. A function returns before its copy is complete in the same cases
- * as with a real driver. Functions that copy between devices always return
- * early, even if their names do not end in Async. Functions that copy pageable
- * host memory never return early, even if their names end in Async.
+ * as in a real driver. Functions that copy between devices always return early,
+ * even if their names do not end in Async. Functions that copy pageable host
+ * memory never return early, even if their names end in Async.
  *
  * Source: [CUDA] driver API, "API synchronization behavior".
  */
@@ -22,7 +22,7 @@ typedef struct copy_args {
     uint64_t to_pitch, from_pitch;
     uint64_t width, rows;
     int is_async;
-    CUcontext peers[2]; /* for cuMemcpyPeer; NULL: the current context */
+    CUcontext peers[2]; /* for cuMemcpyPeer; NULL for the current context */
 } copy_args_t;
 
 static int copy_is_pageable(const sgpu_place_t *place)
@@ -31,7 +31,7 @@ static int copy_is_pageable(const sgpu_place_t *place)
 }
 
 /* Returns 1 if a context of the call has access to both ends. The copy may then
- * take the link between the devices. */
+ * use the link between the devices. */
 static int copy_is_direct(const sgpu_ctx_t *ctx, const copy_args_t *args,
                           const sgpu_op_t *op)
 {
@@ -90,7 +90,7 @@ static CUresult copy_prepare(sgpu_ctx_t *ctx, const copy_args_t *args,
 }
 
 /* Stages the source of a small copy, so that the caller may change the source
- * at once. */
+ * immediately. */
 static int copy_stage(sgpu_op_t *op)
 {
     if (op->copy.rows > 1) {

@@ -47,7 +47,7 @@ CUresult cuCtxSetFlags(unsigned int flags)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Finds a context by its handle. NULL is the current one. */
+/* Finds a context by its handle. NULL stands for the current context. */
 static CUresult query_enter(CUcontext handle, sgpu_ctx_t **ctx_p)
 {
     CUresult ret = sgpu_enter();
@@ -90,7 +90,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version_p)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Priorities are accepted and have no effect. */
+/* Priorities are accepted, but have no effect. */
 CUresult cuCtxGetStreamPriorityRange(int *least_p, int *greatest_p)
 {
     sgpu_ctx_t *ctx;

@@ -97,8 +97,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes_p, CUdevice ordinal)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Attributes that are the same for all devices. All others in abi_values.h are
- * 0. */
+/* Attributes that are the same for all devices. All other attributes in
+ * abi_values.h are 0. */
 static const struct {
     CUdevice_attribute attribute;
     int value;

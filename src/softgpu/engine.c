@@ -1,7 +1,7 @@
 /*
  * The threads of a device. The engine executes the operations at the heads of
- * all streams, part by part, so that copies of several streams share the links.
- * The callback thread runs host functions.
+ * all streams in small steps, so that copies in several streams share the
+ * links. The callback thread runs host functions.
  */
 #include "config.h"
 #include "softgpu/work.h"

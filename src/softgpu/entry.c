@@ -144,7 +144,7 @@ CUresult cuGetProcAddress(const char *symbol, void **func_p, int version,
 
 typedef struct entry_row {
     const char *symbol;
-    int since; /* release of CUDA; 0: unsupported */
+    int since; /* release of CUDA, or 0 if unsupported */
     void *func;
 } entry_row_t;
 

@@ -237,7 +237,7 @@ CUresult cuEventQuery(CUevent handle)
     return sgpu_leave(ret);
 }
 
-/* Waits for the last record that any process has made, or until an error
+/* Waits until the last record of any process is complete, or until an error
  * occurs. */
 static void event_await_page(const sgpu_event_t *event)
 {

@@ -15,7 +15,7 @@
 #define HANDLE_TYPE_SHIFT 52
 
 typedef struct handle_slot {
-    void *object; /* NULL: free */
+    void *object; /* NULL if the slot is free */
     uint32_t generation;
     uint32_t next_free;
 } handle_slot_t;

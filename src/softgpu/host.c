@@ -1,5 +1,5 @@
-/* Host memory that the driver has allocated or the program has registered. All
- * of it is pinned, and every device can use it at its host address. */
+/* Host memory that the driver has allocated or the program has registered. It
+ * is pinned, and every device can use it at its host address. */
 #include "config.h"
 #include "softgpu/state.h"
 
@@ -66,7 +66,7 @@ CUresult cuMemAllocHost_v2(void **pointer_p, size_t size)
     return cuMemHostAlloc(pointer_p, size, 0);
 }
 
-/* Finds the memory of the given kind that begins at the pointer. */
+/* Finds the memory of this kind that begins at the pointer. */
 static sgpu_mem_t *host_find(sgpu_mem_kind_t kind, const void *pointer)
 {
     sgpu_mem_t *mem = sgpu_mem_find((uintptr_t)pointer);

@@ -50,8 +50,8 @@ CUresult sgpu_ipc_open(const sgpu_ipc_handle_t *handle, int *fd_p)
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
-    /* O_NONBLOCK is necessary, because the descriptor number may refer to a
-     * FIFO by now. */
+    /* O_NONBLOCK is necessary, because the descriptor number may now refer to a
+     * FIFO. */
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -90,7 +90,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle_p, CUdeviceptr address)
     return sgpu_leave(ret);
 }
 
-/* Finds memory that this context has opened already. */
+/* Finds memory that this context has already opened. */
 static sgpu_mem_t *ipc_find_open(const sgpu_ctx_t *ctx,
                                  const sgpu_ipc_handle_t *handle)
 {
@@ -187,7 +187,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
         return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
     }
     if (--mem->opened == 0) {
-        /* Work in streams keeps the memory until the work is complete. */
+        /* Work in streams holds references to the memory until it is
+         * complete. */
         sgpu_mem_remove(mem);
     }
     return sgpu_leave(CUDA_SUCCESS);

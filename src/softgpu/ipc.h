@@ -1,7 +1,7 @@
 /*
  * Handles that name a file descriptor of the exporting process. The importer
  * opens this descriptor in /proc, which the kernel permits to processes of the
- * same user. It then checks that the file is still the same one.
+ * same user. It then checks that this is still the same file.
  */
 #ifndef MRAIL_SGPU_IPC_H
 #define MRAIL_SGPU_IPC_H

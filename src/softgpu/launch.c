@@ -17,9 +17,11 @@
 #include <time.h>
 
 /* A waiting block yields the processor this number of times. After that, it
- * sleeps. */
+ * sleeps, and longer each time: on a machine with few processors, many waiting
+ * blocks would leave no time for others. A copy begins the sequence again. */
 #define LAUNCH_SPINS 200
-#define LAUNCH_SLEEP_NS (20 * MRAIL_NS_PER_US)
+#define LAUNCH_SLEEP_MIN_NS (20 * MRAIL_NS_PER_US)
+#define LAUNCH_SLEEP_MAX_NS (320 * MRAIL_NS_PER_US)
 
 struct sgpu_launch {
     const mrail_kernel_entry_t *entry;
@@ -42,6 +44,7 @@ typedef struct launch_worker {
     mrail_kernel_block_t block;
     sgpu_launch_t *launch;
     unsigned spins;
+    mrail_ns_t sleep_ns;
     jmp_buf end;
 } launch_worker_t;
 
@@ -163,6 +166,12 @@ static void worker_sleep(mrail_ns_t until_ns)
     }
 }
 
+static void worker_wake(launch_worker_t *worker)
+{
+    worker->spins = 0;
+    worker->sleep_ns = LAUNCH_SLEEP_MIN_NS;
+}
+
 /* As with copy engines, the bytes move early, and the time passes
  * afterwards. */
 static void block_copy(mrail_kernel_block_t *block, uint64_t to, uint64_t from,
@@ -177,6 +186,7 @@ static void block_copy(mrail_kernel_block_t *block, uint64_t to, uint64_t from,
     if (bytes == 0) {
         return;
     }
+    worker_wake(worker);
     from_view = worker_find(worker, from, bytes, 0, &in);
     to_view = worker_find(worker, to, bytes, 1, &out);
     for (uint64_t done = 0; done < bytes; done += chunk) {
@@ -203,15 +213,25 @@ static void block_pause(mrail_kernel_block_t *block)
     launch_worker_t *worker = worker_of(block);
 
     worker_check(worker);
-    if (++worker->spins < LAUNCH_SPINS) {
+    if (worker->spins < LAUNCH_SPINS) {
+        ++worker->spins;
         sched_yield();
     } else {
-        worker_sleep(mrail_clock_now() + LAUNCH_SLEEP_NS);
+        worker_sleep(mrail_clock_now() + worker->sleep_ns);
+        worker->sleep_ns += worker->sleep_ns / 16;
+        worker->sleep_ns = mrail_ns_min(worker->sleep_ns, LAUNCH_SLEEP_MAX_NS);
     }
 }
 
-static const mrail_kernel_ops_t launch_ops = {
-    .map = block_map, .copy = block_copy, .pause = block_pause};
+static uint64_t block_now(mrail_kernel_block_t *block)
+{
+    return mrail_clock_now();
+}
+
+static const mrail_kernel_ops_t launch_ops = {.map = block_map,
+                                              .copy = block_copy,
+                                              .pause = block_pause,
+                                              .now = block_now};
 
 /* ---- threads ---- */
 
@@ -221,7 +241,7 @@ static mrail_ns_t worker_block(launch_worker_t *worker, uint32_t index)
     const sgpu_launch_t *launch = worker->launch;
     mrail_ns_t start_ns = mrail_clock_now();
 
-    worker->spins = 0;
+    worker_wake(worker);
     worker->block = (mrail_kernel_block_t){
         .ops = &launch_ops, .index = index, .num = launch->num_blocks};
     if (setjmp(worker->end) == 0) {

@@ -1,6 +1,6 @@
 # src/softgpu: software GPUs, a CUDA driver library and NVML. They are in a
-# folder of their own, so that a library path with this folder brings nothing
-# else.
+# directory of their own, so that a library path with this directory does not
+# contain other libraries.
 softgpudir = $(pkglibdir)/softgpu
 softgpu_LTLIBRARIES = src/softgpu/libcuda.la src/softgpu/libnvidia-ml.la
 src_softgpu_libnvidia_ml_la_SOURCES = \

@@ -114,7 +114,7 @@ void sgpu_mem_get(sgpu_mem_t *mem)
     ++mem->refs;
 }
 
-/* Releases the addresses, except those of a reservation and of memory that the
+/* Releases the addresses, except for reservations and memory that the
  * application owns. */
 void sgpu_mem_put(sgpu_mem_t *mem)
 {
@@ -270,7 +270,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address_p, size_t size,
 }
 
 /* Waits for the work of the device before it frees the memory, as real drivers
- * do. If the work has failed, it nevertheless frees the memory, and returns the
+ * do. If the work has failed, it still frees the memory, and returns the
  * error. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
@@ -289,7 +289,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     }
     sgpu_mem_get(mem);
     sgpu_dev_drain(mem->dev);
-    /* Another thread may have freed the memory in the meantime. */
+    /* Another thread may have freed the memory during the wait. */
     if (sgpu_mem_find(address) == mem) {
         sgpu_mem_remove(mem);
     } else {

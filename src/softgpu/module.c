@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct module_func {
-    uint64_t handle; /* 0: not used yet */
+    uint64_t handle; /* 0 before the first use */
     const mrail_kernel_entry_t *entry;
     struct sgpu_module *module;
 } module_func_t;

@@ -258,7 +258,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
     return ret;
 }
 
-/* A link that is down has no far end. */
+/* If a link is down, it has no remote end. */
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device,
                                                  unsigned int link,
                                                  nvmlPciInfo_t *pci_p)

@@ -16,7 +16,7 @@
 #define SGPU_PATH_CHUNK_BYTES (1u << 20)
 #define SGPU_PATH_CHUNK_NS (500 * MRAIL_NS_PER_US)
 #define SGPU_PATH_MIN_BYTES 512u
-/* A copy whose thread ran late may make up at most this time, because the copy
+/* A copy whose thread ran late may catch up by this time, because the copy
  * engine of a real GPU would not have been late. */
 #define SGPU_PATH_LATE_NS (50 * MRAIL_NS_PER_MS)
 
@@ -25,9 +25,9 @@ typedef struct sgpu_path {
     unsigned num;
 } sgpu_path_t;
 
-/* Returns the path from one place of a node to another. NULL means host memory.
- * `direct` is 1 if the copy may take the link between the GPUs. Otherwise it
- * crosses PCIe twice. */
+/* Returns the path between two locations in a node, where NULL stands for host
+ * memory. `direct` is 1 if the copy may use the link between the GPUs.
+ * Otherwise it crosses PCIe twice. */
 sgpu_path_t sgpu_path_find(sgpu_link_kind_t kind, sgpu_gpu_t *from,
                            sgpu_gpu_t *to, int direct);
 
@@ -41,8 +41,8 @@ int sgpu_path_joins(sgpu_link_kind_t kind, sgpu_gpu_t *a, sgpu_gpu_t *b);
 uint32_t sgpu_path_chunk(const sgpu_path_t *path, uint64_t left);
 
 /* Reserves `bytes` on every link, and returns the time at which the last byte
- * has crossed the links. ready_ns is the time at which the bytes were ready to
- * leave. */
+ * will have crossed the links. ready_ns is the time at which the bytes were
+ * ready to leave. */
 mrail_ns_t sgpu_path_reserve(const sgpu_path_t *path, uint32_t bytes,
                              mrail_ns_t ready_ns, mrail_ns_t now_ns);
 

@@ -53,7 +53,7 @@ static CUresult pointer_attribute(void *data, CUpointer_attribute attribute,
 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        /* Memory of cuMemMap belongs to no context. */
+        /* Memory of cuMemMap does not belong to a context. */
         return pointer_put(
             data,
             ((mem != NULL) && (mem->kind != SGPU_MEM_MAPPED)) ? mem->ctx : 0,

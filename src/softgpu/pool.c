@@ -1,7 +1,7 @@
 /*
- * Memory pools. An allocation gets its memory at once, and cuMemFreeAsync
- * returns it when the stream reaches the call. Pools keep no free memory, so
- * their thresholds have no effect.
+ * Memory pools. An allocation receives its memory immediately, and
+ * cuMemFreeAsync returns it when the stream reaches the call. Pools do not keep
+ * free memory, so their thresholds have no effect.
  */
 #include "config.h"
 #include "softgpu/pool.h"
@@ -61,7 +61,7 @@ void sgpu_pool_return(uint64_t handle, uint64_t size)
 {
     sgpu_pool_t *pool = sgpu_handle_find(SGPU_HANDLE_POOL, handle);
 
-    if (pool != NULL) { /* NULL: the pool was destroyed before its memory */
+    if (pool != NULL) { /* NULL if the pool was destroyed before its memory */
         pool->used -= size;
     }
 }

@@ -8,8 +8,8 @@ struct sgpu_pool {
     uint64_t handle;
     sgpu_dev_t *dev;
     int is_default;
-    int is_shareable; /* 1: other processes can import its descriptor */
-    int is_imported;  /* 1: belongs to another process; refuses allocations */
+    int is_shareable; /* 1 if other processes can import its descriptor */
+    int is_imported;  /* 1 if it belongs to another process; allocations fail */
     uint64_t id;      /* identifier that is the same in all processes */
     uint64_t used;    /* allocated bytes */
     uint64_t threshold;

@@ -65,7 +65,7 @@ CUresult cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool handle,
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Reads the file of a pool. The caller keeps the descriptor. */
+/* Reads the file of a pool. The caller continues to own the descriptor. */
 static CUresult pool_read_file(int fd, sgpu_dev_t **dev_p, uint64_t *id_p)
 {
     pool_file_t file;

@@ -185,8 +185,8 @@ static int session_lock(int fd, int command, int type, int64_t offset)
     return (command == F_GETLK) ? lock.l_type : 0;
 }
 
-/* Returns 1 if no process owns the slot any more. A process does not see its
- * own lock, so it must not call this for its own slot. */
+/* Returns 1 if the process that owned the slot has exited. A process does not
+ * see its own lock, so it must not call this for its own slot. */
 static int session_is_dead(int fd, unsigned slot)
 {
     return session_lock(fd, F_GETLK, F_WRLCK, SGPU_SESSION_LOCKS + slot) ==
@@ -223,7 +223,8 @@ int32_t sgpu_session_pid(const sgpu_session_t *session, int fd, unsigned slot)
 {
     int32_t pid = session->pids[slot];
 
-    /* The next owner of the slot replaces the number of a dead process. */
+    /* The slot of a dead process keeps its number until the next owner replaces
+     * it. */
     return ((pid != 0) && (pid != getpid()) && session_is_dead(fd, slot)) ? 0
                                                                           : pid;
 }

@@ -37,7 +37,7 @@
 typedef enum sgpu_link_kind {
     SGPU_LINK_MESH,   /* each GPU of a node has a link to each other GPU */
     SGPU_LINK_SWITCH, /* each GPU has one link to a switch and one from it */
-    SGPU_LINK_NONE    /* no peer access: copies between GPUs cross PCIe */
+    SGPU_LINK_NONE    /* no peer access; copies between GPUs cross PCIe */
 } sgpu_link_kind_t;
 
 extern const char *const sgpu_link_kind_names[3];
@@ -45,10 +45,12 @@ extern const char *const sgpu_link_kind_names[3];
 /* Faults of a GPU. Any process of the session may set them
  * (mrail-script(5)). */
 typedef enum sgpu_fault {
-    SGPU_FAULT_IPC_ERROR = 1 << 0, /* contexts of this GPU open no handles */
+    SGPU_FAULT_IPC_ERROR = 1 << 0, /* contexts of this GPU cannot open
+                                    * handles */
     SGPU_FAULT_NO_MEMORY = 1 << 1, /* allocations fail */
-    SGPU_FAULT_NO_DMABUF = 1 << 2, /* the driver has no dma-buf */
-    SGPU_FAULT_NO_PEER = 1 << 3,   /* no access between this GPU and others */
+    SGPU_FAULT_NO_DMABUF = 1 << 2, /* the driver does not support dma-buf */
+    SGPU_FAULT_NO_PEER = 1 << 3,   /* no access between this GPU and other
+                                    * GPUs */
     SGPU_FAULT_NO_DEVICE = 1 << 4  /* cuInit does not find the GPU */
 } sgpu_fault_t;
 
@@ -76,16 +78,16 @@ extern const char *const sgpu_counter_names[SGPU_CNT_NUM];
 typedef struct sgpu_slot {
     _Alignas(64) _Atomic uint64_t memory_bytes; /* allocated by the process */
     _Atomic uint64_t counters[SGPU_CNT_NUM];
-    /* values when its process took the slot */
+    /* values when its process acquired the slot */
     _Atomic uint64_t first[SGPU_CNT_NUM];
 } sgpu_slot_t;
 
 /* One direction of a link, which all processes share (base/gcra.h). */
 typedef struct sgpu_link {
-    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
+    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0 if unlimited */
     _Atomic uint64_t tat;                           /* as in base/gcra.h */
     _Atomic uint64_t bytes;                         /* bytes carried so far */
-    _Atomic uint32_t is_down;                       /* 1: down */
+    _Atomic uint32_t is_down;                       /* 1 if the link is down */
 } sgpu_link_t;
 
 typedef struct sgpu_gpu {
@@ -104,20 +106,20 @@ typedef struct sgpu_gpu {
 typedef struct sgpu_session {
     uint64_t magic;
     uint32_t version;
-    uint32_t ready;        /* 1: all fields are valid */
+    uint32_t ready;        /* 1 once all fields are valid */
     uint64_t size;         /* size of the file in bytes */
-    uint64_t id;           /* random number that distinguishes this session from
-                            * others */
-    uint32_t num_nodes;    /* constant, like the next seven */
+    uint64_t id;           /* random number that identifies this session */
+    uint32_t num_nodes;    /* constant, as are the next seven */
     uint32_t num_gpus;     /* number per node */
     uint32_t link_kind;    /* sgpu_link_kind_t */
     uint32_t first_faults; /* faults of each GPU when the session starts */
     uint64_t memory_bytes; /* bytes of memory per GPU */
-    uint32_t has_peermem;  /* 1: rails register device memory by its address */
+    uint32_t has_peermem;  /* 1 if rails register device memory by its
+                            * address */
     uint32_t reserved;
     uint64_t first_link_rate_bytes_per_s;
     uint64_t first_pcie_rate_bytes_per_s;
-    _Atomic int32_t pids[SGPU_SESSION_SLOTS]; /* 0: the slot is free */
+    _Atomic int32_t pids[SGPU_SESSION_SLOTS]; /* 0 if the slot is free */
     /* Calls of unsupported functions, in the order of SGPU_NOT_SERVED. */
     _Atomic uint64_t not_served[SGPU_SESSION_NOT_SERVED];
     sgpu_gpu_t gpus[]; /* [node * num_gpus + index] */
@@ -125,17 +127,17 @@ typedef struct sgpu_session {
 
 typedef struct sgpu_session_params {
     unsigned num_nodes;
-    unsigned num_gpus; /* number per node; 0: the session has no GPUs */
+    unsigned num_gpus; /* number per node, or 0 if the session has no GPUs */
     sgpu_link_kind_t link_kind;
-    uint64_t link_rate_bytes_per_s; /* 0: no limit */
-    uint64_t pcie_rate_bytes_per_s; /* 0: no limit */
+    uint64_t link_rate_bytes_per_s; /* 0 for no limit */
+    uint64_t pcie_rate_bytes_per_s; /* 0 for no limit */
     uint64_t memory_bytes;
     uint32_t faults; /* faults of each GPU, bits of sgpu_fault_t */
     int has_peermem;
 } sgpu_session_params_t;
 
 /* Creates the file at `path` with mode 0600, replacing any file that a killed
- * session left there. Returns 0, or -errno with nothing left behind. */
+ * session left there. Returns 0, or -errno, in which case no file remains. */
 int sgpu_session_create(const char *path, const sgpu_session_params_t *params);
 
 /* Maps the file at `path` after checking its owner, mode, version and content.
@@ -145,14 +147,14 @@ int sgpu_session_create(const char *path, const sgpu_session_params_t *params);
 int sgpu_session_open(const char *path, sgpu_session_t **session_p, int *fd_p);
 void sgpu_session_close(sgpu_session_t *session);
 
-/* Takes a free slot and returns its number, or -EAGAIN if there is none. The
- * slot remains taken until the process ends or closes any descriptor of the
+/* Acquires a free slot and returns its number, or -EAGAIN if there is none. The
+ * process holds the slot until it exits or closes any descriptor of the
  * file. */
 int sgpu_session_take_slot(sgpu_session_t *session, int fd);
 
 /* Adds `bytes` to the memory that a slot has allocated on a GPU. Returns 0, or
- * -ENOMEM if the GPU does not have that much left. Several threads of a process
- * must not call it at the same time. */
+ * -ENOMEM if the GPU does not have that much free memory. Several threads of a
+ * process must not call it at the same time. */
 int sgpu_session_charge(sgpu_session_t *session, int fd, sgpu_gpu_t *gpu,
                         unsigned slot, uint64_t bytes);
 

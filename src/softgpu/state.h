@@ -37,10 +37,11 @@ typedef struct sgpu_launch sgpu_launch_t;
 typedef struct sgpu_dev {
     unsigned ordinal;
     sgpu_gpu_t *gpu;
-    sgpu_ctx_t *primary; /* NULL: not active */
+    sgpu_ctx_t *primary; /* NULL if inactive */
     unsigned primary_flags;
-    sgpu_pool_t *default_pool; /* NULL: not used yet */
-    sgpu_pool_t *pool;         /* used by cuMemAllocAsync; NULL: default_pool */
+    sgpu_pool_t *default_pool; /* NULL until the first use */
+    sgpu_pool_t *pool;         /* used by cuMemAllocAsync; NULL for
+                                * default_pool */
     int threads_run;
     pthread_cond_t engine_wake;
     unsigned engine_signals; /* increases with each signal */
@@ -73,7 +74,7 @@ typedef struct sgpu_phys {
     char *view;
     uint64_t size; /* size of the file */
     sgpu_gpu_t *gpu;
-    sgpu_dev_t *dev;  /* `gpu` as a device of this process; NULL: not visible */
+    sgpu_dev_t *dev;  /* `gpu` as a device of this process, or NULL if hidden */
     uint64_t charged; /* bytes to release on the GPU at the end */
     int is_shareable; /* cuMemCreate with a file descriptor as handle type */
     dev_t st_dev;     /* identifies the file, together with st_ino */
@@ -92,10 +93,11 @@ typedef enum sgpu_mem_kind {
 /* A range of addresses known to the driver. */
 typedef struct sgpu_mem {
     sgpu_mem_kind_t kind;
-    unsigned refs; /* number held by the table and by work in streams */
+    unsigned refs; /* number of references of the table and of work in
+                    * streams */
     uint64_t base, size;
     char *view;        /* address at which this library accesses the range */
-    sgpu_phys_t *phys; /* NULL: host memory */
+    sgpu_phys_t *phys; /* NULL for host memory */
     uint64_t offset;   /* offset in phys */
     sgpu_dev_t *dev;
     uint64_t ctx; /* handle of the context that created the range */
@@ -109,17 +111,17 @@ typedef struct sgpu_mem {
     int is_freed;        /* freed by a cuMemFreeAsync that its stream has not
                        * reached */
     int is_sync_memops;  /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    int peer_is_enabled; /* 1: imported with peer access */
+    int peer_is_enabled; /* 1 if imported with peer access */
 } sgpu_mem_t;
 
 struct sgpu_stream {
     mrail_list_t list; /* ctx->streams; not on it once destroyed */
     mrail_list_t busy; /* dev->busy */
-    uint64_t handle;   /* 0: legacy or per-thread */
+    uint64_t handle;   /* 0 for legacy and per-thread streams */
     sgpu_ctx_t *ctx;   /* NULL once destroyed */
     uint64_t ctx_handle;
     sgpu_dev_t *dev;
-    /* held by the handle, a queue with operations, waiting work */
+    /* references of the handle, a queue with operations, waiting work */
     unsigned refs;
     unsigned flags;
     int priority;
@@ -143,13 +145,14 @@ typedef struct sgpu_event_page {
 
 typedef struct sgpu_event {
     uint64_t handle;
-    unsigned refs; /* held by the handle and by work in streams */
+    unsigned refs; /* references of the handle and of work in streams */
     sgpu_dev_t *dev;
     unsigned flags;
-    sgpu_stream_t *stream; /* stream of the last record; NULL: never recorded */
+    sgpu_stream_t *stream; /* stream of the last record, or NULL if there is
+                            * none */
     uint64_t seq;       /* sequence number of the last record in that stream */
     mrail_ns_t time_ns; /* time at which the last record was complete */
-    int fd;             /* memory file of an interprocess event; -1: none */
+    int fd;             /* memory file of an interprocess event, or -1 */
     sgpu_event_page_t *page;
 } sgpu_event_t;
 
@@ -174,8 +177,8 @@ extern sgpu_state_t sgpu;
 
 /* Opens the GPUs of the session that MRAIL_SOFT names, once. */
 void sgpu_session_once(void);
-/* Takes the lock and returns CUDA_SUCCESS. Before cuInit, after fork, or in a
- * host function, returns an error without the lock. */
+/* Acquires the lock and returns CUDA_SUCCESS. Before cuInit, after fork, or in
+ * a host function, returns an error without the lock. */
 CUresult sgpu_enter(void);
 /* Like sgpu_enter(), but also returns the current context, or the error of its
  * failed work. */
@@ -184,8 +187,9 @@ CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p);
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p);
 /* Releases the lock and returns `ret`. */
 CUresult sgpu_leave(CUresult ret);
-/* Makes the driver refuse or accept calls by this thread, which runs host
- * functions. */
+/* If `refuse` is 1, calls of the driver API by this thread fail from now on,
+ * because the thread is running a host function. If it is 0, calls are
+ * permitted again. */
 void sgpu_refuse_calls(int refuse);
 /* Converts -errno to a CUDA error. */
 CUresult sgpu_result(int error);
@@ -196,7 +200,7 @@ sgpu_ctx_t *sgpu_ctx_current(void);
 sgpu_ctx_t *sgpu_ctx_find(CUcontext ctx);
 /* Returns the error of the context's work, or CUDA_SUCCESS. */
 CUresult sgpu_ctx_error(uint64_t handle);
-/* Waits for all work that is in the streams of the device now. */
+/* Waits for all work that is currently in the streams of the device. */
 void sgpu_dev_drain(sgpu_dev_t *dev);
 
 /* ---- phys.c; sgpu.lock is held ---- */
@@ -223,7 +227,7 @@ int sgpu_mem_insert(sgpu_mem_t *mem);
 void sgpu_mem_remove(sgpu_mem_t *mem);
 void sgpu_mem_get(sgpu_mem_t *mem);
 void sgpu_mem_put(sgpu_mem_t *mem);
-/* Allocates device memory. pool: handle of its pool, or 0. */
+/* Allocates device memory. `pool` is the handle of its pool, or 0. */
 CUresult sgpu_mem_alloc(sgpu_dev_t *dev, sgpu_mem_kind_t kind, uint64_t size,
                         uint64_t pool, sgpu_mem_t **mem_p);
 /* Assigns addresses to physical memory, and inserts the range. Takes over a
@@ -234,8 +238,8 @@ static inline int sgpu_mem_is_host(const sgpu_mem_t *mem)
 {
     return mem->phys == NULL;
 }
-/* Return the ranges in the order of their addresses; NULL: there are no
- * more. */
+/* Return the ranges in ascending order of their addresses, and NULL after the
+ * last one. */
 sgpu_mem_t *sgpu_mem_first(void);
 sgpu_mem_t *sgpu_mem_after(const sgpu_mem_t *mem);
 

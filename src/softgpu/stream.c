@@ -1,8 +1,8 @@
 /*
  * Streams: queues of operations, which the engine of the device executes in
- * order. The legacy stream of a context waits for all earlier work in streams
- * that are not CU_STREAM_NON_BLOCKING. These streams wait for the work of the
- * legacy stream.
+ * order. The legacy stream of a context waits for all earlier work in blocking
+ * streams (those without CU_STREAM_NON_BLOCKING), and blocking streams wait for
+ * the work of the legacy stream.
  */
 #include "config.h"
 #include "softgpu/work.h"
@@ -319,7 +319,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id_p)
     return sgpu_leave(CUDA_SUCCESS);
 }
 
-/* Graphs are not supported, so no stream is ever being captured. */
+/* Graphs are not supported, so streams are never being captured. */
 CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status_p)
 {
     sgpu_stream_t *stream;

@@ -5,8 +5,9 @@
 
 /* ---- Memory sets ---- */
 
-/* Sets memory. If is_async is 0, the call returns only after it has set host
- * memory, or memory with SYNC_MEMOPS, as with a real driver. */
+/* Sets memory. If is_async is 0 and the memory is host memory or has
+ * SYNC_MEMOPS, the call returns only after the memory has been set, as in a
+ * real driver. */
 static CUresult set_run(CUdeviceptr to, unsigned unit, uint32_t value,
                         size_t num, int is_async, CUstream handle)
 {

@@ -25,8 +25,8 @@ typedef enum sgpu_op_kind {
 typedef struct sgpu_place {
     char *view;
     uint64_t pitch;
-    sgpu_mem_t *mem; /* NULL: host memory that the driver does not know */
-    sgpu_gpu_t *gpu; /* NULL: host memory */
+    sgpu_mem_t *mem; /* NULL for host memory that the driver does not know */
+    sgpu_gpu_t *gpu; /* NULL for host memory */
 } sgpu_place_t;
 
 typedef struct sgpu_op {
@@ -46,7 +46,7 @@ typedef struct sgpu_op {
             /* time at which the bytes counted in `done` have crossed the
              * links */
             mrail_ns_t end_ns;
-            void *staged; /* copy of the source, which the op frees */
+            void *staged; /* copy of the source; freed with the op */
         } copy;
         struct {
             sgpu_place_t to;
@@ -57,7 +57,7 @@ typedef struct sgpu_op {
         struct {
             mrail_list_t due; /* dev->funcs */
             CUhostFn func;
-            CUstreamCallback callback; /* NULL: func */
+            CUstreamCallback callback; /* NULL if `func` is used */
             CUstream stream;           /* handle that the caller passed */
             uint64_t ctx_handle;
             void *arg;
@@ -111,8 +111,8 @@ sgpu_op_t *sgpu_op_create(sgpu_op_kind_t kind);
 /* Appends the operation, ordered by the rules of the legacy stream. On failure,
  * the caller keeps it. */
 CUresult sgpu_stream_append(sgpu_stream_t *stream, sgpu_op_t *op);
-/* Waits until the operation is complete. Releases the lock meanwhile. Returns
- * the error of the context's work. */
+/* Waits until the operation is complete, with the lock released. Returns the
+ * error of the context's work. */
 CUresult sgpu_stream_wait(sgpu_stream_t *stream, uint64_t seq);
 
 /* Work in the stream has failed. Drops the rest of the context's work. Later
@@ -126,8 +126,8 @@ CUresult sgpu_engine_start(sgpu_dev_t *dev);
 void sgpu_engine_signal(void);
 
 /* ---- op.c ---- */
-/* Executes a part of the operation at the head of a stream. Copies release the
- * lock meanwhile. */
+/* Executes a part of the operation at the head of a stream. Releases the lock
+ * while it copies. */
 sgpu_step_t sgpu_op_step(sgpu_stream_t *stream, sgpu_op_t *op,
                          mrail_ns_t now_ns);
 /* Returns 1 if the operation can be dropped at this point. */
@@ -136,8 +136,8 @@ int sgpu_op_can_drop(const sgpu_op_t *op);
 void sgpu_op_destroy(sgpu_op_t *op);
 
 /* ---- launch.c ---- */
-/* Starts the blocks, or checks whether they have ended. The last one to end
- * wakes the engine. */
+/* Starts the blocks, or checks whether they have finished. The last block to
+ * finish wakes the engine. */
 sgpu_step_t sgpu_launch_step(sgpu_launch_t *launch);
 int sgpu_launch_is_running(const sgpu_launch_t *launch);
 void sgpu_launch_destroy(sgpu_launch_t *launch);
@@ -151,7 +151,7 @@ sgpu_event_t *sgpu_event_create(sgpu_dev_t *dev, unsigned flags, int fd);
 static inline int sgpu_event_page_is_done(const sgpu_event_page_t *page,
                                           uint64_t number)
 {
-    /* A later record in the same entry implies that this one is complete. */
+    /* If a later record is in the same entry, this record is complete. */
     return page->done[number % SGPU_EVENT_RECORDS] >= number;
 }
 

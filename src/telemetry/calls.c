@@ -88,8 +88,8 @@ void mrail_calls_comm_remove(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->id, 0, __ATOMIC_RELEASE);
 }
 
-/* Returns the length of a tick. It is approximate, because it is the mean since
- * the start of the process. */
+/* Returns the mean length of a tick since the start of the process, as an
+ * estimate of its current length. */
 static double calls_ns_per_tick(const mrail_calls_t *calls, uint64_t now_ticks,
                                 uint64_t now_ns)
 {
@@ -139,7 +139,7 @@ void mrail_calls_wait_end(mrail_calls_t *calls)
 typedef struct calls_clock {
     uint64_t now_ticks, now_ns;
     double scale;
-    int is_ns; /* the ticks are ns already, of any clock; see calls.h */
+    int is_ns; /* ticks are already ns, of any clock; see calls.h */
 } calls_clock_t;
 
 static uint64_t calls_ns(const calls_clock_t *clock, uint64_t ticks)
@@ -262,7 +262,7 @@ static int calls_get(int fd, mrail_calls_t *calls)
     return pread(fd, calls, sizeof(*calls), 0) == (ssize_t)sizeof(*calls);
 }
 
-/* Copies the file three times; see mrail_calls_check(). */
+/* Copies the file three times, for mrail_calls_check(). */
 static mrail_page_status_t calls_read_open(int fd, mrail_calls_t *calls,
                                            mrail_calls_t *others)
 {

@@ -2,17 +2,17 @@
  * The MPI calls of a process, in a separate file (file.h). For each
  * communicator, the file shows how many collectives of each kind the process
  * has entered and left, and when. It also shows the point-to-point call in
- * which the process waits. A reader can thus find the rank that the others wait
- * for.
+ * which the process waits. A reader can thus find the rank for which the other
+ * ranks wait.
  *
  * The process writes through a mapping, with a few stores for each call. Times
  * are ticks of the processor's counter, which cost one instruction. A reader
  * converts them to CLOCK_MONOTONIC.
  *
- * The writer's calls must be serialised for each communicator. A reader trusts
- * nothing: it checks numbers and makes text printable.
+ * The writer's calls must be serialised for each communicator. A reader does
+ * not trust the content: it checks numbers and makes text printable.
  *
- * Sources: [ICCL] 6 (counts of collectives, for ranks that hang or lag).
+ * Source: [ICCL] 6 (counts of collectives, to find ranks that hang or lag).
  */
 #ifndef MRAIL_TELEMETRY_CALLS_H
 #define MRAIL_TELEMETRY_CALLS_H
@@ -25,10 +25,10 @@
 #define MRAIL_CALLS_COMMS 32u
 #define MRAIL_CALLS_RECORDS 64u
 #define MRAIL_CALLS_PAST 16u
-/* Times of a copy are at most this, so that small sums do not wrap around. */
+/* Maximum time in a copy, so that sums of a few times do not wrap around. */
 #define MRAIL_CALLS_MAX_NS (UINT64_C(1) << 62)
 
-/* A finished wait is recorded if it was at least this long. */
+/* Minimum length of a wait that is recorded when it ends. */
 #define MRAIL_CALLS_LONG_NS MRAIL_NS_PER_SEC
 
 #define MRAIL_CALLS_KINDS(X)                                                   \
@@ -68,20 +68,21 @@ typedef enum mrail_calls_kind {
     MRAIL_CALLS_UNKNOWN
 } mrail_calls_kind_t;
 
-/* In a record: the nonblocking form of a collective, which leaves at once. */
+/* In a record: the nonblocking form of a collective, which returns
+ * immediately. */
 #define MRAIL_CALLS_NONBLOCKING 0x100u
 
 /* A collective. In the file, times are ticks; in a reader's copy, ns of
  * CLOCK_MONOTONIC. */
 typedef struct mrail_calls_record {
     uint64_t entered;
-    uint64_t left; /* 0: not yet */
+    uint64_t left; /* 0 if not yet */
     uint32_t kind; /* mrail_calls_kind_t, and MRAIL_CALLS_NONBLOCKING */
-    int32_t root;  /* -1: the collective has none */
+    int32_t root;  /* -1 if the collective has no root */
 } mrail_calls_record_t;
 
 typedef struct mrail_calls_comm {
-    uint64_t id;      /* equal on all ranks; 0: this place is free */
+    uint64_t id;      /* equal on all ranks; 0 if this entry is unused */
     uint64_t entered; /* number of collectives; record n is at
                        * n % MRAIL_CALLS_RECORDS */
     uint64_t left;
@@ -99,12 +100,13 @@ typedef struct mrail_calls_comm {
 
 /* The point-to-point call in which the process waits. */
 typedef struct mrail_calls_wait {
-    uint64_t count; /* waits begun and ended; odd: the process waits */
+    uint64_t count; /* number of begins and ends of waits; odd while the process
+                     * waits */
     uint64_t since;
     uint32_t kind; /* MRAIL_CALLS_SEND ... */
-    int32_t peer;  /* rank in the communicator; -1: any, or unknown */
+    int32_t peer;  /* rank in the communicator; -1 if any, or unknown */
     int32_t tag;
-    uint32_t comm; /* index in `comms`; MRAIL_CALLS_COMMS: none of them */
+    uint32_t comm; /* index in `comms`; MRAIL_CALLS_COMMS if none of them */
 } mrail_calls_wait_t;
 
 /* A finished wait of at least MRAIL_CALLS_LONG_NS. */
@@ -121,11 +123,11 @@ typedef struct mrail_calls {
     uint32_t version;
     uint32_t size; /* bytes */
     uint32_t pid;
-    /* The same moment on both clocks. If the values are equal, all times in the
-     * file are ns, as in an archive (image.h). */
+    /* The same instant on both clocks. If the values are equal, all times in
+     * the file are ns, as in an archive (image.h). */
     uint64_t start_ticks, start_ns;
-    int32_t rank;        /* -1: no job */
-    uint32_t more_comms; /* communicators for which there was no place */
+    int32_t rank;        /* -1 if there is no job */
+    uint32_t more_comms; /* communicators beyond MRAIL_CALLS_COMMS */
     char job[48];
     char program[64];
     mrail_calls_wait_t wait;
@@ -138,21 +140,21 @@ typedef struct mrail_calls {
 
 typedef struct mrail_calls_file {
     mrail_tele_file_t file;
-    mrail_calls_t *calls; /* the mapping; NULL: there is no file */
+    mrail_calls_t *calls; /* the mapping; NULL if there is no file */
 } mrail_calls_file_t;
 
-/* Creates the file of this process. `job` may be NULL. Returns 0, or -errno
- * with nothing left behind and file->calls NULL. */
+/* Creates the file of this process. `job` may be NULL. On failure, returns
+ * -errno, leaves no file behind, and sets file->calls to NULL. */
 int mrail_calls_create(mrail_calls_file_t *file, const char *dir, uint64_t id,
                        const char *job, int rank, const char *program);
 /* Removes the file when the process ends normally. */
 void mrail_calls_remove(mrail_calls_file_t *file);
 
-/* Returns a place for a communicator, or NULL if all are in use. */
+/* Returns an entry for a communicator, or NULL if all entries are in use. */
 mrail_calls_comm_t *mrail_calls_comm_add(mrail_calls_t *calls, uint64_t id,
                                          uint32_t size, uint32_t rank);
 void mrail_calls_comm_name(mrail_calls_comm_t *comm, const char *name);
-/* Frees the place. */
+/* Frees the entry. */
 void mrail_calls_comm_remove(mrail_calls_comm_t *comm);
 
 /* Returns the processor's counter, which has the same value on all cores. */
@@ -170,9 +172,9 @@ static inline uint64_t mrail_calls_ticks(void)
 #endif
 }
 
-/* A reader copies `entered` first and once more at the end, so the record is
- * complete before `entered` covers it. Record n takes the place of record
- * n - MRAIL_CALLS_RECORDS, which readers then discard. */
+/* Records the start of a call. A reader copies `entered` first and again at the
+ * end, so the record must be complete before `entered` covers it. Record n
+ * overwrites record n - MRAIL_CALLS_RECORDS, which readers then discard. */
 static inline void mrail_calls_enter(mrail_calls_comm_t *comm, unsigned kind,
                                      int root)
 {
@@ -200,8 +202,8 @@ static inline void mrail_calls_leave(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->left, n, __ATOMIC_RELEASE);
 }
 
-/* Publishes that the process waits in a point-to-point call. Most waits are
- * short, and callers do not publish them. */
+/* Exports that the process waits in a point-to-point call. Most waits are
+ * short, and callers do not export them. */
 void mrail_calls_wait_begin(mrail_calls_t *calls, unsigned kind, int peer,
                             int tag, uint32_t comm);
 /* Ends the wait, and records it if it was long. */
@@ -212,12 +214,12 @@ void mrail_calls_wait_end(mrail_calls_t *calls);
 /* Reads a copy, with all times in ns of CLOCK_MONOTONIC. *calls is valid only
  * for ALIVE and ENDED. */
 mrail_page_status_t mrail_calls_read(const char *path, mrail_calls_t *calls);
-/* The same for a file that is open. It stays readable after the process has
- * removed it. GONE: there is no memory. */
+/* Like mrail_calls_read(), for an open file, which stays readable after the
+ * process has removed it. GONE: memory ran out. */
 mrail_page_status_t mrail_calls_read_fd(int fd, mrail_calls_t *calls);
 
 /* Checks `calls`, a copy that was made after `before` and before `after`, and
- * converts its times: now_ticks and now_ns are the same moment. Pure. Returns
+ * converts its times: now_ticks and now_ns are the same instant. Pure. Returns
  * ALIVE, OTHER or BROKEN. */
 mrail_page_status_t mrail_calls_check(mrail_calls_t *calls,
                                       const mrail_calls_t *before,

@@ -82,7 +82,7 @@ static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
     flow->sum.to_ns = 0;
 }
 
-/* Adds a finished run to the window. */
+/* Adds a completed run to the window. */
 static void mrail_tele_flow_keep(mrail_tele_flow_t *flow)
 {
     mrail_tele_run_t *run = &flow->run, *sum = &flow->sum;

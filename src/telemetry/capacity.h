@@ -19,14 +19,14 @@
  *   -----+----+------*---------*---------------*---...---------------*------
  *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * A low rate may be due to the far ends, for example near the end of an
- * exchange, when few peers are left. A low window counts against the rail
- * itself only in two cases: several peers had work in flight throughout, and no
- * fewer than those that reached the highest rate before; or the only peer of
- * the rail has reached that rate. MRAIL_TELE_LOW_WINDOWS such windows lower the
- * estimate at once. Others lower it only if no better sample arrives for
- * MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities); the
- * rules are mrail's own.
+ * A low rate may be caused by the peers, for example near the end of an
+ * exchange, when few peers still have work. A low window is attributed to the
+ * rail itself only in two cases. Either several peers had work in flight
+ * throughout, and at least as many as in the last window that was not low. Or
+ * both windows had the same single peer. MRAIL_TELE_LOW_WINDOWS such windows
+ * lower the estimate immediately. Other low windows lower it only if no higher
+ * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
+ * capacities); the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H
@@ -44,12 +44,12 @@
 /* Runs with fewer chunks per lane are discarded, because the bytes of one chunk
  * per lane are uncertain at each end of a run. */
 #define MRAIL_TELE_RUN_CHUNKS 4
-/* Slow lanes take a long time to finish a chunk. After this time, fewer chunks
- * suffice. */
+/* Slow lanes take long to complete a chunk. After this time, a run needs fewer
+ * chunks. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart than this do not form a window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
-/* With less work in flight than this, latency is the bottleneck, not the
+/* With less work in flight than this, the bottleneck is latency, not the
  * rail. */
 #define MRAIL_TELE_QUEUE_NS (250 * MRAIL_NS_PER_US)
 /* A chunk posted this soon after a poll counts as in flight when the poll
@@ -65,12 +65,12 @@
 /* The estimate. All zero means unknown. */
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
-    uint64_t peer;      /* peer of the last sample that was not low; 0: several
-                         * peers */
+    uint64_t peer;      /* peer of the last sample that was not low; 0 if there
+                         * were several peers */
     unsigned peers;     /* number of peers in flight during that sample */
     mrail_ns_t last_ns; /* end of the last window */
     unsigned low;       /* consecutive low windows */
-    unsigned low_sure;  /* low windows that no peer can have caused */
+    unsigned low_sure;  /* low windows that are attributed to the rail itself */
     mrail_ns_t low_ns;  /* end of the first low window */
     double low_best;    /* highest rate among the low windows after the first */
     uint64_t low_peer;  /* peer of low_best, and number of peers */
@@ -80,7 +80,7 @@ typedef struct mrail_tele_capacity {
 typedef struct mrail_tele_rate_sample {
     double rate;    /* bytes per second */
     unsigned peers; /* number of peers with work in flight the whole time */
-    uint64_t peer;  /* the only peer with work in flight; 0: several */
+    uint64_t peer;  /* the only peer with work in flight; 0 if several */
 } mrail_tele_rate_sample_t;
 
 /* Adds a completed window. */
@@ -89,13 +89,13 @@ void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
                              mrail_ns_t now_ns);
 
 typedef struct mrail_tele_run {
-    mrail_ns_t from_ns; /* 0: no run is open */
+    mrail_ns_t from_ns; /* 0 if no run is open */
     mrail_ns_t to_ns;
     uint64_t bytes;
     unsigned chunks;
     unsigned lanes; /* maximum number of lanes with work in flight */
     unsigned peers; /* minimum number of peers with work in flight */
-    uint64_t peer;  /* the only peer; 0: several */
+    uint64_t peer;  /* the only peer; 0 if several */
 } mrail_tele_run_t;
 
 /* One direction of a rail. Initially all zero. */
@@ -105,11 +105,11 @@ typedef struct mrail_tele_flow {
     uint64_t inflight; /* bytes */
     uint64_t moved;    /* total bytes */
     uint64_t bytes;    /* bytes completed in this poll */
-    uint64_t peer;     /* the only peer; 0: several */
+    uint64_t peer;     /* the only peer; 0 if several */
     unsigned lanes;    /* number of lanes with work in flight now */
     unsigned peers;
     unsigned least_peers; /* minimum of `peers` since the start of this poll */
-    /* 1: the poll was full, so more completions may be waiting */
+    /* 1 if the poll was full, so more completions may be waiting */
     int is_full;
     mrail_ns_t poll_ns;   /* time of this poll */
     mrail_ns_t before_ns; /* time of the previous poll */

@@ -173,7 +173,7 @@ int mrail_tele_file_clean(const char *dir, long min_age_s)
 /* ---- fork ---- */
 
 /* A forked child would share the lock of a file, and would keep it after this
- * process has ended. The child therefore closes the file. A mapping keeps the
+ * process has exited. The child therefore closes the file. A mapping keeps the
  * file open as well, so the child maps private memory in its place. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t open_once = PTHREAD_ONCE_INIT;

@@ -1,24 +1,24 @@
 /*
- * The files in which a process exports its telemetry: names, locks, and the end
- * of a file. page.h, ring.h, calls.h and plans.h describe the parts of a
- * file.
+ * The files in which a process exports its telemetry: names, locks and
+ * lifetime. page.h, ring.h, calls.h and plans.h describe the contents.
  *
- *   DIR/mrail-telemetry.UID.PID.ID         the telemetry page, and its ring
+ *   DIR/mrail-telemetry.UID.PID.ID         telemetry page and trace ring
  *   DIR/mrail-telemetry.UID.PID.ID.calls   the MPI calls
  *   DIR/mrail-telemetry.UID.PID.ID.plans   forecasts of planned exchanges
  *
- * A file gets its name once it is locked and complete. It remains if the
+ * A file receives its name once it is locked and complete. It remains if the
  * process is killed. The lock shows whether the process is alive.
  *
- * The files of an archive, which mrail collect wrote, are unpacked under the same
- * names, but with the number of their host: UID.PID@HOST.ID.
+ * The files of an archive, which mrail collect wrote, are unpacked under the
+ * same names, with the number of their host added: UID.PID@HOST.ID.
  *
- * A second lock, of a byte behind the end, is that of readers which ask for
- * records. A reader needs no right to write, and cannot leave the lock behind.
+ * A second lock, on a byte beyond the end of the file, belongs to readers that
+ * request records. A reader does not need write permission, and cannot leave
+ * the lock behind.
  *
  * The file has mode 0400, so that only root can open it for writing. A process
- * that truncated it would end the writer with SIGBUS at its next store to the
- * mapping.
+ * that truncated the file would kill the writer with SIGBUS at its next store
+ * to the mapping.
  */
 #ifndef MRAIL_TELEMETRY_FILE_H
 #define MRAIL_TELEMETRY_FILE_H
@@ -46,22 +46,22 @@ typedef enum mrail_tele_kind {
 typedef struct mrail_tele_file {
     int fd;            /* -1 in a child after fork(), which closes the file */
     mrail_list_t list; /* node of the list of open files */
-    void *memory;      /* the mapping; NULL: there is none */
+    void *memory;      /* the mapping, or NULL */
     size_t size;       /* bytes of the mapping */
     char path[MRAIL_TELE_PATH];
 } mrail_tele_file_t;
 
 /* Creates a file without a name. First removes files of this user whose
- * processes ended abnormally more than MRAIL_TELE_KEEP_S ago, or all files of
- * ended processes if there are more than MRAIL_TELE_KEEP. Returns 0 or
- * -errno. */
+ * processes ended abnormally more than MRAIL_TELE_KEEP_S ago. If there are more
+ * than MRAIL_TELE_KEEP files, removes the files of all ended processes. Returns
+ * 0 or -errno. */
 #define MRAIL_TELE_KEEP_S 3600
 #define MRAIL_TELE_KEEP 512 /* two files for most processes */
 int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
                            mrail_tele_kind_t kind, uint64_t id);
 
-/* Reserves memory for a part of the file. Otherwise a full file system would
- * end the process at a store to the mapping. Returns 0 or -errno. */
+/* Reserves memory for a part of the file. Otherwise, a store to the mapping
+ * would kill the process if the file system is full. Returns 0 or -errno. */
 int mrail_tele_file_reserve(const mrail_tele_file_t *file, size_t offset,
                             size_t size);
 
@@ -69,47 +69,49 @@ int mrail_tele_file_reserve(const mrail_tele_file_t *file, size_t offset,
  * cause no page faults. Returns 0 or -errno. */
 int mrail_tele_file_map(mrail_tele_file_t *file, size_t offset, size_t size);
 
-/* Locks the file and gives it its name. Returns 0 or -errno. */
+/* Locks and names the file. Returns 0 or -errno. */
 int mrail_tele_file_export(mrail_tele_file_t *file);
 
-/* Returns 1 if a reader asks for records; see mrail_tele_file_follow(). */
+/* Returns 1 if a reader requests records; see mrail_tele_file_follow(). */
 int mrail_tele_file_is_followed(const mrail_tele_file_t *file);
 
-/* Removes a file that was published, or frees one that was not. */
+/* The first function removes an exported file. The second function frees a file
+ * that was not exported. */
 void mrail_tele_file_remove(mrail_tele_file_t *file);
 void mrail_tele_file_discard(mrail_tele_file_t *file);
 
 /* ---- readers ---- */
 
-/* Opens a file of any kind for reading. Returns a descriptor and *st, or -1
- * with errno. */
+/* Opens a file of any kind for reading. Returns a descriptor and fills in *st,
+ * or returns -1 and sets errno. */
 int mrail_tele_file_open(const char *path, struct stat *st);
 
-/* Returns 1 if the process of the file still runs. */
+/* Returns 1 if the process of the file is still running. */
 int mrail_tele_file_is_held(int fd);
 
-/* Asks the process of the file for records, until the descriptor is closed or
- * this process ends. */
+/* Requests records from the process of the file, until the descriptor is closed
+ * or this process exits. */
 void mrail_tele_file_follow(int fd);
 
-/* Calls `visit` (may be NULL) with the path of each file of this user in `dir`
- * that is of `kind`, sorted by name. Returns their number, or -errno. */
+/* Calls `visit` (may be NULL) with the path of each file of this user and
+ * `kind` in `dir`, sorted by name. Returns their number, or -errno. */
 int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
                          void (*visit)(const char *path, void *arg), void *arg);
 
-/* Returns the number of pages of other users in `dir`, by their names, or
- * -errno. Does not open them. */
+/* Counts the pages of other users in `dir` by name, without opening them.
+ * Returns their number, or -errno. */
 int mrail_tele_file_others(const char *dir);
 
 /* The parts of a file's name. */
 typedef struct mrail_tele_name {
     unsigned uid, pid;
-    int host; /* index of the host in an archive; -1: this machine */
+    int host; /* index of the host in an archive; -1 for this host */
     uint64_t id;
     mrail_tele_kind_t kind;
 } mrail_tele_name_t;
 
-/* Returns the end of the names of files of this kind, which is not ALL. */
+/* Returns the suffix of the names of files of this kind. `kind` must not be
+ * MRAIL_TELE_ALL. */
 const char *mrail_tele_suffix(mrail_tele_kind_t kind);
 
 /* Parses the name of a file without its directory. Returns 0 or -EINVAL. */

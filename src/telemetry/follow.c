@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* Number of attempts if a span was overwritten entirely. It is limited, because
- * the reader may always be slower than the writer. */
+/* Maximum attempts if a span was overwritten entirely, because the reader may
+ * always be slower than the writer. */
 #define FOLLOW_TRIES 4
 
 static int follow_get(int fd, void *to, size_t size, size_t offset)

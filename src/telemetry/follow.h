@@ -1,8 +1,8 @@
 /*
  * Follows the trace ring of a process through its telemetry file. Readers copy
- * with read(2), so they change nothing, and neither a file that shrinks nor
+ * with read(2), so they do not change the file, and neither truncation nor
  * invalid content can harm them. An open file stays readable after the process
- * has removed it, so a reader gets the last records as well.
+ * has removed it, so a reader also obtains the last records.
  *
  * Not thread-safe: one thread per mrail_follow_t.
  */
@@ -17,13 +17,13 @@ typedef struct mrail_follow {
 } mrail_follow_t;
 
 /* Opens the ring of the page at `path`. On success, fills in *follow and
- * returns MRAIL_PAGE_ALIVE, whether or not the process still runs. Otherwise
- * returns the reason, with *follow unchanged. MRAIL_PAGE_NO_RING: the process
- * keeps no records. */
+ * returns MRAIL_PAGE_ALIVE, whether or not the process is still running.
+ * Otherwise returns the reason, with *follow unchanged. MRAIL_PAGE_NO_RING
+ * means that the process does not keep records. */
 mrail_page_status_t mrail_follow_open(mrail_follow_t *follow, const char *path);
 
-/* The same for the page in an open file, which mrail_follow_close() closes on
- * success only. */
+/* Like mrail_follow_open(), for the page in an open file. After success,
+ * mrail_follow_close() closes the file. */
 mrail_page_status_t mrail_follow_open_fd(mrail_follow_t *follow, int fd);
 
 /* Requests records from the process until mrail_follow_close(). A process with
@@ -40,8 +40,8 @@ int mrail_follow_skip(mrail_follow_t *follow);
 int mrail_follow_read(mrail_follow_t *follow, mrail_ring_record_t *records,
                       uint32_t max);
 
-/* Returns 1 while the process holds the file. After it has returned 0, no more
- * records appear. */
+/* Returns 1 while the process holds the file. After this function has returned
+ * 0, the ring does not change. */
 int mrail_follow_is_alive(const mrail_follow_t *follow);
 
 void mrail_follow_close(mrail_follow_t *follow);

@@ -190,7 +190,7 @@ static int image_is_copied(mrail_page_status_t status)
 }
 
 /* Reads the valid records of a ring. Returns the number of records that the
- * ring of an image needs; 0: there is no ring, or no memory. The caller frees
+ * ring of an image needs; 0 if there is no ring, or no memory. The caller frees
  * *records_p. */
 static uint32_t image_records(int fd, mrail_ring_record_t **records_p,
                               uint32_t *count_p)
@@ -217,7 +217,7 @@ static uint32_t image_records(int fd, mrail_ring_record_t **records_p,
         count += (uint32_t)ret;
     }
     *count_p = count;
-    /* Readers take the oldest record of a full ring as overwritten. */
+    /* Readers treat the oldest record of a full ring as overwritten. */
     return mrail_ring_round(count + 1);
 }
 
@@ -260,7 +260,7 @@ static void *image_compose(const mrail_page_t *page,
     return image;
 }
 
-/* The clock of records is that of the machine, but the page has times of
+/* Records use the monotonic clock of the host, but the page uses
  * CLOCK_REALTIME. */
 static void image_use_realtime(mrail_image_t *image, uint64_t clock_ns)
 {
@@ -300,7 +300,7 @@ mrail_page_status_t mrail_image_page(int fd, uint64_t clock_ns, int with_ring,
     return status;
 }
 
-/* Empties places that no reader uses, so that they compress well. */
+/* Clears entries that readers do not use, so that they compress well. */
 static void image_tidy_calls(mrail_calls_t *calls)
 {
     for (unsigned i = 0; i < MRAIL_CALLS_COMMS; ++i) {
@@ -337,7 +337,7 @@ mrail_page_status_t mrail_image_calls(int fd, uint64_t clock_ns,
     return status;
 }
 
-/* Empties places that no reader uses, so that they compress well. */
+/* Clears entries that readers do not use, so that they compress well. */
 static void image_tidy_plans(mrail_plans_t *plans)
 {
     for (unsigned i = 0; i < MRAIL_PLANS_COMMS; ++i) {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Reads digits up to `max`. Returns the first character after them, or NULL if
- * there is none, or too many. */
+ * there are no digits or too many. */
 static const char *name_number(const char *text, int base, uint64_t max,
                                uint64_t *value_p)
 {

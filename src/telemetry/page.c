@@ -194,14 +194,14 @@ void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
 /* ---- reading ---- */
 
 static const char *const status_texts[] = {
-    [MRAIL_PAGE_ALIVE] = "its process runs",
-    [MRAIL_PAGE_ENDED] = "its process was killed",
-    [MRAIL_PAGE_FOREIGN] = "it belongs to another user",
-    [MRAIL_PAGE_OTHER] = "it was written by another version of mrail",
-    [MRAIL_PAGE_BROKEN] = "it is not a telemetry page, or only part of one",
-    [MRAIL_PAGE_GONE] = "it cannot be opened",
+    [MRAIL_PAGE_ALIVE] = "the process is running",
+    [MRAIL_PAGE_ENDED] = "the process was killed",
+    [MRAIL_PAGE_FOREIGN] = "the file belongs to another user",
+    [MRAIL_PAGE_OTHER] = "the file was written by another version of mrail",
+    [MRAIL_PAGE_BROKEN] = "not a telemetry page, or truncated",
+    [MRAIL_PAGE_GONE] = "the file cannot be opened",
     [MRAIL_PAGE_NO_RING] =
-        "its process runs with UCX_MRAIL_TELEMETRY_RECORDS=0",
+        "the process runs with UCX_MRAIL_TELEMETRY_RECORDS=0",
 };
 
 const char *mrail_page_status_text(mrail_page_status_t status)
@@ -251,7 +251,7 @@ static int page_get(int fd, void *to, size_t size)
     return pread(fd, to, size, 0) == (ssize_t)size;
 }
 
-/* Returns 1 if *page is consistent, 0 if it changed in the meantime, -1 if it
+/* Returns 1 if *page is consistent, 0 if it changed during the copy, -1 if it
  * is incomplete. */
 static int page_copy(int fd, mrail_page_t *page)
 {

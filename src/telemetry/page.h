@@ -5,12 +5,11 @@
  * the file and never block the writer. If the process is killed, the file
  * remains, but the lock on it is released.
  *
- * The process writes the page with write(2), but the ring through a mapping
- * (file.h). Other processes cannot harm it in any other way than described
- * there.
+ * The process writes the page with pwrite(2), but the ring through a mapping.
+ * file.h describes the only way in which other processes can harm the writer.
  *
- * The caller serialises the writer's functions. Readers trust nothing: they
- * check all numbers and make text printable.
+ * The caller serialises the writer's functions. Readers do not trust the
+ * content: they check all numbers and make text printable.
  */
 #ifndef MRAIL_TELEMETRY_PAGE_H
 #define MRAIL_TELEMETRY_PAGE_H
@@ -35,17 +34,18 @@ typedef struct mrail_page_rail {
     /* Sums over all lanes, including closed ones; see mrail_page_lane_t. */
     uint64_t stalled_ns;
     uint64_t idle_ns;
-    /* Estimated bandwidth in each direction (capacity.h); 0: unknown. */
+    /* Estimated bandwidth in each direction (capacity.h); 0 if unknown. */
     uint64_t live_out;
     uint64_t live_in;
-    uint32_t is_down; /* the port is down, or the rail carries nothing */
+    uint32_t is_down; /* the port is down, the device has failed, or there is an
+                       * outage */
     uint32_t reserved;
 } mrail_page_rail_t;
 
 typedef struct mrail_page_lane {
     uint64_t peer;
     uint64_t bytes;       /* bytes of messages and of completed PUTs and GETs */
-    uint64_t rate;        /* rate over the last chunks; 0: unknown */
+    uint64_t rate;        /* rate over the last chunks; 0 if unknown */
     uint64_t outstanding; /* bytes in flight */
     uint64_t stalled_ns;  /* time with work outstanding but no completion */
     uint64_t idle_ns;     /* time without work while other lanes had work */
@@ -73,7 +73,8 @@ typedef struct mrail_page_head {
     uint32_t version;
     uint32_t size; /* size of the page in bytes, without the ring */
     uint32_t pid;
-    /* Size in bytes of the ring at MRAIL_PAGE_RING_AT; 0: no ring. */
+    /* Size in bytes of the ring at MRAIL_PAGE_RING_AT; 0 if there is no
+     * ring. */
     uint64_t ring_size;
     uint64_t begun; /* number of changes that were started */
     uint64_t done;  /* number of changes that were completed */
@@ -86,11 +87,11 @@ typedef struct mrail_page {
     uint64_t update_ns;
     /* CLOCK_REALTIME minus CLOCK_MONOTONIC, which is the clock of the ring */
     uint64_t clock_offset_ns;
-    int32_t rank; /* rank in its MPI job; -1: no job */
+    int32_t rank; /* rank in its MPI job; -1 if there is no job */
     uint32_t num_rails;
     uint32_t num_counters;
     uint32_t num_lanes;  /* number of lanes in this page */
-    uint32_t more_lanes; /* number of lanes that do not fit into the page */
+    uint32_t more_lanes; /* number of lanes that do not fit in the page */
     uint32_t reserved;
     uint64_t num_events; /* total number; event n is at n % MRAIL_PAGE_EVENTS */
     char job[48];        /* name of the job, or "" */
@@ -101,7 +102,7 @@ typedef struct mrail_page {
     mrail_page_event_t events[MRAIL_PAGE_EVENTS];
 } mrail_page_t;
 
-/* A multiple of the memory page size on any machine, as mmap(2) needs. */
+/* A multiple of every memory page size, as mmap(2) requires. */
 #define MRAIL_PAGE_RING_ALIGN 65536u
 #define MRAIL_PAGE_RING_AT                                                     \
     (MRAIL_DIV_ROUND_UP(sizeof(mrail_page_t), MRAIL_PAGE_RING_ALIGN) *         \
@@ -115,8 +116,8 @@ static inline size_t mrail_page_file_size(uint32_t num_records)
                : MRAIL_PAGE_RING_AT + mrail_ring_size(num_records);
 }
 
-/* Returns the memory that a file with this number of records takes. The gap
- * before the ring takes none. */
+/* Returns the memory that a file with this number of records uses. The gap
+ * before the ring uses none. */
 static inline size_t mrail_page_memory(uint32_t num_records)
 {
     return sizeof(mrail_page_t) +
@@ -130,8 +131,8 @@ uint64_t mrail_page_now(void);
 typedef struct mrail_page_file mrail_page_file_t;
 
 /* Creates the file `suffix`, with a ring of `num_records`, a result of
- * mrail_ring_round(). Returns 0, or -errno with nothing left behind (-ENOSPC:
- * the file system is full). */
+ * mrail_ring_round(). On failure, returns -errno and leaves no file behind;
+ * -ENOSPC means that the file system is full. */
 int mrail_page_create(const char *dir, uint64_t suffix, uint32_t num_records,
                       mrail_page_file_t **file_p);
 /* Removes the page when the process ends normally. `file` may be NULL. */
@@ -141,7 +142,7 @@ void mrail_page_remove(mrail_page_file_t *file);
  * all zero if the file has no ring. */
 mrail_ring_t mrail_page_ring(const mrail_page_file_t *file);
 
-/* Returns 1 if a reader asks for records; see mrail_follow_request(). Makes a
+/* Returns 1 if a reader requests records; see mrail_follow_request(). Makes a
  * system call. */
 int mrail_page_is_followed(const mrail_page_file_t *file);
 
@@ -150,7 +151,8 @@ int mrail_page_is_followed(const mrail_page_file_t *file);
 mrail_page_t *mrail_page_own(mrail_page_file_t *file);
 void mrail_page_update(mrail_page_file_t *file);
 
-/* Adds an event, which readers see at once. `file` may be NULL. */
+/* Adds an event, which is immediately visible to readers. `file` may be
+ * NULL. */
 void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     MRAIL_PRINTF(2, 3);
 
@@ -160,10 +162,10 @@ typedef enum mrail_page_status {
     MRAIL_PAGE_ALIVE,
     MRAIL_PAGE_ENDED,   /* the process ended abnormally */
     MRAIL_PAGE_FOREIGN, /* the file belongs to another user */
-    MRAIL_PAGE_OTHER,   /* the file has another version */
+    MRAIL_PAGE_OTHER,   /* another version wrote the file */
     MRAIL_PAGE_BROKEN,  /* truncated, or not a telemetry page */
     MRAIL_PAGE_GONE,    /* the file cannot be opened */
-    MRAIL_PAGE_NO_RING, /* the process keeps no records of its chunks */
+    MRAIL_PAGE_NO_RING, /* the process does not record its chunks */
     MRAIL_PAGE_STATUSES
 } mrail_page_status_t;
 
@@ -173,10 +175,10 @@ mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page);
  * last change, CLOCK_REALTIME in seconds. *changed_s_p is valid only for ALIVE
  * and ENDED. */
 mrail_page_status_t mrail_page_peek(const char *path, int64_t *changed_s_p);
-/* Like mrail_page_read(), for a file that is open. It stays readable after the
+/* Like mrail_page_read(), for an open file, which stays readable after the
  * process has removed it. */
 mrail_page_status_t mrail_page_read_fd(int fd, mrail_page_t *page);
-/* Returns a message for the user that starts with "it". */
+/* Returns a message, such as "the file belongs to another user". */
 const char *mrail_page_status_text(mrail_page_status_t status);
 
 /* Calls `visit` (may be NULL) with the path of each page of this user in `dir`,

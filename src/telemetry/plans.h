@@ -1,14 +1,17 @@
 /*
  * Forecasts of planned exchanges, in a separate file (file.h). Rank 0 of a
  * communicator writes the loads of all links with and without the last plan. A
- * process creates the file with its first forecast, so most processes have
- * none.
+ * process creates the file for its first forecast, so most processes do not
+ * have a file.
  *
  * The process writes through a mapping. The writer's calls must be serialised
- * for each communicator. A reader trusts nothing: it checks numbers and makes
- * text printable.
+ * for each communicator, and those for places for the whole file. A reader does
+ * not trust the content: it checks numbers and makes text printable.
  *
- * Sources: [NIMBLE] IV-A (loads of links).
+ * The forecast of a communicator that was freed stays until another one needs its
+ * place.
+ *
+ * Source: [NIMBLE] IV-A (loads of links).
  */
 #ifndef MRAIL_TELEMETRY_PLANS_H
 #define MRAIL_TELEMETRY_PLANS_H
@@ -30,16 +33,18 @@ typedef struct mrail_plans_link {
 
 /* The last forecast of a communicator. */
 typedef struct mrail_plans_comm {
-    uint64_t begun;   /* number of forecasts that were started; 0: free */
+    uint64_t begun;   /* number of forecasts that were started; 0 if free */
     uint64_t done;    /* number of forecasts that were completed */
     uint64_t time_ns; /* CLOCK_REALTIME */
     double unplanned_s, planned_s; /* predicted times of the exchange */
     uint32_t size;                 /* number of ranks */
-    uint32_t is_planned;           /* 1: there is a plan; 0: only a forecast */
-    uint32_t is_executed;          /* 1: the call was executed by the plan */
+    uint32_t is_planned;           /* 1 if there is a plan; 0 if only a
+                                    * forecast */
+    uint32_t is_executed;          /* 1 if the call followed the plan */
     uint32_t num_links;
-    uint32_t more_links; /* links for which there was no room */
-    uint32_t reserved;
+    uint32_t more_links; /* links beyond MRAIL_PLANS_LINKS */
+    uint32_t earlier;    /* value of `begun` before the first forecast of this
+                          * communicator; see mrail_plans_number() */
     char name[64];
     mrail_plans_link_t links[MRAIL_PLANS_LINKS];
 } mrail_plans_comm_t;
@@ -49,8 +54,8 @@ typedef struct mrail_plans {
     uint32_t version;
     uint32_t size; /* bytes */
     uint32_t pid;
-    int32_t rank;        /* -1: no job */
-    uint32_t more_comms; /* communicators for which there was no place */
+    int32_t rank;        /* -1 if there is no job */
+    uint32_t more_comms; /* communicators beyond MRAIL_PLANS_COMMS */
     char job[48];
     mrail_plans_comm_t comms[MRAIL_PLANS_COMMS];
 } mrail_plans_t;
@@ -59,29 +64,47 @@ typedef struct mrail_plans {
 
 typedef struct mrail_plans_file {
     mrail_tele_file_t file;
-    mrail_plans_t *plans; /* the mapping; NULL: there is no file */
+    mrail_plans_t *plans; /* the mapping; NULL if there is no file */
+    unsigned num_used;    /* places that have been given out */
+    uint32_t freed;       /* bit mask of those whose communicators were freed */
 } mrail_plans_file_t;
 
-/* Creates the file of this process. `job` may be NULL. Returns 0, or -errno
- * with nothing left behind and file->plans NULL. */
+/* Creates the file of this process. `job` may be NULL. On failure, returns
+ * -errno, leaves no file behind, and sets file->plans to NULL. */
 int mrail_plans_create(mrail_plans_file_t *file, const char *dir, uint64_t id,
                        const char *job, int rank);
 /* Removes the file when the process ends normally. */
 void mrail_plans_remove(mrail_plans_file_t *file);
 
-/* Starts a forecast, which readers see after mrail_plans_end(). In between, the
- * caller fills in all fields but `begun` and `done`. */
+/* Returns a place for a communicator: one that was never used, or else that of
+ * the oldest forecast of a freed communicator. Returns NULL if all are in use, or
+ * there is no file. Readers see the old forecast no longer. */
+mrail_plans_comm_t *mrail_plans_comm_add(mrail_plans_file_t *file);
+/* The communicator of a place was freed. `comm` may be NULL. Does nothing after
+ * mrail_plans_remove(). */
+void mrail_plans_comm_remove(mrail_plans_file_t *file,
+                             const mrail_plans_comm_t *comm);
+
+/* Starts a forecast, which readers see after mrail_plans_end(). Between the two
+ * calls, the caller fills in all fields except `begun`, `done` and `earlier`. */
 void mrail_plans_begin(mrail_plans_comm_t *comm);
 void mrail_plans_end(mrail_plans_comm_t *comm);
 
-/* Adds a link to a forecast that was started with num_links 0. */
+/* Adds a link to a forecast. The caller sets num_links to 0 before the first
+ * link. */
 void mrail_plans_add(mrail_plans_comm_t *comm, const mrail_plans_link_t *link);
 
 /* ---- readers ---- */
 
-/* Reads a copy of an open file. It stays readable after the process has removed
- * it. A communicator whose forecast is changing has begun == 0. *plans is valid
- * only for ALIVE and ENDED. */
+/* Returns the number of forecasts of a communicator, in a copy with begun != 0. */
+static inline uint64_t mrail_plans_number(const mrail_plans_comm_t *comm)
+{
+    return comm->begun - comm->earlier;
+}
+
+/* Reads a copy of an open file, which stays readable after the process has
+ * removed it. A communicator whose forecast is changing has begun == 0. *plans
+ * is valid only for ALIVE and ENDED. */
 mrail_page_status_t mrail_plans_read_fd(int fd, mrail_plans_t *plans);
 
 /* Checks `plans`, a copy that was made after `before` and before `after`, which

@@ -2,13 +2,14 @@
  * The trace ring of a process: one record for each chunk of a PUT or GET, and
  * for each batch of active messages, with the times of post and completion. One
  * process writes the ring. Any number of processes may read it, and the writer
- * does not know them. Pure: the memory, the times and the copies are arguments.
+ * is not aware of them. Pure: the memory, the times and the copies are
+ * arguments.
  *
  *   header | record 0 | record 1 | ... | record num_records - 1
  *
- * Record n is in place n % num_records, and `head` is the number of records
- * written. The writer never reads the memory, so no other process can harm it
- * by writing there.
+ * Record n is at index n % num_records, and `head` is the number of records
+ * written. The writer never reads the memory, so other processes that write
+ * there cannot harm it.
  *
  * A reader first copies records, then checks which copies are valid:
  *
@@ -89,19 +90,19 @@ static inline size_t mrail_ring_size(uint32_t num_records)
 }
 
 /* Returns a valid number of records: the next power of two, within the limits.
- * 0 remains 0, which means that there is no ring. */
+ * For 0, which means that there is no ring, returns 0. */
 uint32_t mrail_ring_round(uint32_t num_records);
 
 /* ---- writer ---- */
 
-/* The writer's own state. All zero: there is no ring. */
+/* The writer's private state. All zero means that there is no ring. */
 typedef struct mrail_ring {
-    mrail_ring_header_t *header; /* followed by the records; NULL: none */
+    mrail_ring_header_t *header; /* followed by the records; NULL if none */
     uint64_t head;
     uint64_t mask; /* num_records - 1 */
 } mrail_ring_t;
 
-/* Returns the words of the record at a place. */
+/* Returns the words of the record at index `place`. */
 static inline uint64_t *mrail_ring_words(mrail_ring_header_t *header,
                                          uint64_t place)
 {
@@ -158,13 +159,14 @@ typedef struct mrail_ring_reader {
     int has_started;
     uint64_t next;    /* the next record to read */
     uint64_t missed;  /* records that were overwritten before they were read */
-    uint64_t invalid; /* records with fields out of range, which were dropped */
+    uint64_t invalid; /* records that were dropped because a field was out of
+                       * range */
 } mrail_ring_reader_t;
 
 /* Checks a copy of a header in a file with `size` bytes from the header to its
  * end, and prepares *reader. The first read begins with the oldest record.
- * Returns 0, -EPROTO (another version) or -EINVAL (not a ring, or only part of
- * one). */
+ * Returns 0, -EPROTO if the version differs, or -EINVAL if there is no ring or
+ * it is truncated. */
 int mrail_ring_reader_init(mrail_ring_reader_t *reader,
                            const mrail_ring_header_t *header, size_t size);
 
@@ -188,9 +190,9 @@ int mrail_ring_begin(mrail_ring_reader_t *reader, uint64_t head, uint32_t max,
 
 /*
  * Checks the copies of a span against a `head` that was read after copying.
- * Drops those that may have been overwritten meanwhile or have a field out of
- * range, and moves the others to the front of `records`. Returns their number,
- * or -EINVAL if the head has moved backwards.
+ * Drops copies that may have been overwritten during copying, or have a field
+ * out of range. Moves the remaining records to the front of `records`. Returns
+ * their number, or -EINVAL if the head has moved backwards.
  */
 int mrail_ring_end(mrail_ring_reader_t *reader, uint64_t head,
                    const mrail_ring_span_t *span, mrail_ring_record_t *records);

@@ -21,7 +21,7 @@ typedef struct mrail_tele_sample {
     uint64_t busy_ns;
 } mrail_tele_sample_t;
 
-/* A window without its samples. All zero means that nothing has been measured
+/* A window without its samples. All zero means that there is no measurement
  * yet. */
 typedef struct mrail_tele_sums {
     uint64_t bytes; /* sum over the samples of the window */
@@ -57,7 +57,7 @@ static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
     ++sums->batch;
 }
 
-/* Adds a completion with the same time stamp as the last one, and redistributes
+/* Adds a completion with the same timestamp as the last one, and redistributes
  * the time of the batch. The function is not inlined, because the common case
  * needs the registers. */
 static __attribute__((noinline, unused)) void
@@ -79,10 +79,10 @@ mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
 /*
  * Adds a chunk of `bytes` that was posted at post_ns and completed at now_ns.
  * The lane counts as busy from post_ns or the previous completion, whichever is
- * later, so idle time does not lower the rate. Completions with the same time
- * stamp share the time of the first one. Otherwise, more than W of them would
- * fill the window with samples of zero length. samples[0..size) must be zero at
- * first; size >= 1 is constant.
+ * later, so idle time does not lower the rate. Completions with the same
+ * timestamp share the time of the first one. Otherwise, more than W of them
+ * would fill the window with samples of zero length. samples[0..size) must be
+ * zero at first; size >= 1 is constant.
  */
 static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_tele_sample_t *samples,

@@ -21,9 +21,9 @@
 #define WHY_MAX 256
 
 typedef struct options {
-    unsigned dialect;      /* MRAIL_ACL_NUM_DIALECTS: not given */
-    unsigned uplinks;      /* 0: not given */
-    unsigned leaf_uplinks; /* 0: not given */
+    unsigned dialect;      /* MRAIL_ACL_NUM_DIALECTS if not given */
+    unsigned uplinks;      /* 0 if not given */
+    unsigned leaf_uplinks; /* 0 if not given */
     unsigned dscp, failure;
     const char *next_hops, *uplink_ports, *ports, *local, *name, *check;
     const char *fabric, *switch_name;
@@ -62,13 +62,13 @@ static const mrail_option_t table[] = {
      "drop them so that lanes fail over (fall-through)",
      MRAIL_OPTION_CHOICE, FIELD(failure), 0, 0, NULL},
     {"--leaf-uplinks", "N",
-     "on a spine of a three-tier fabric: number of uplinks of each leaf; "
-     "--uplinks then counts those of the spine (1: this switch is a leaf)",
+     "on a spine of a three-tier fabric, number of uplinks of each leaf; "
+     "--uplinks is then the number of uplinks of the spine (1, for a leaf)",
      MRAIL_OPTION_UNSIGNED, FIELD(leaf_uplinks), 1, MRAIL_ACL_MAX_UPLINKS,
      NULL},
     {"--fabric", "FILE",
-     "take the uplinks and local prefixes from a fabric file "
-     "(mrail-fabric(5)); '-': stdin",
+     "read the uplinks and local prefixes from a fabric file "
+     "(mrail-fabric(5)); '-' is stdin",
      MRAIL_OPTION_TEXT, FIELD(fabric), 0, 0, NULL},
     {"--switch", "NAME", "name of the leaf or spine in that file",
      MRAIL_OPTION_TEXT, FIELD(switch_name), 0, 0, NULL},
@@ -87,11 +87,11 @@ static const mrail_option_t table[] = {
      "check that this rule set sends each source port to exactly one uplink; "
      "'-': stdin",
      MRAIL_OPTION_TEXT, FIELD(check), 0, 0, NULL},
-    {"--json", NULL, "with --list or --check: print one JSON object",
+    {"--json", NULL, "with --list or --check, print one JSON object",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {"--as-printed", NULL,
      "ios: write the lists and the route map as the CTCCL paper prints them, "
-     "which a switch reads differently",
+     "which switches parse differently",
      MRAIL_OPTION_FLAG, FIELD(as_printed), 0, 0, NULL},
     {.names = NULL}};
 
@@ -137,8 +137,9 @@ static void parse_options(options_t *options, char **argv)
     modes = (options->check != NULL) + (unsigned)options->list +
             (unsigned)options->spine_vrf;
     if (modes > 1) {
-        mrail_tool_usage(ACL_COMMAND,
-                         "--check, --list and --spine-vrf: choose one");
+        mrail_tool_usage(
+            ACL_COMMAND,
+            "only one of --check, --list and --spine-vrf can be given");
     }
     if (options->json && !options->list && options->check == NULL) {
         mrail_tool_usage(ACL_COMMAND, "--json requires --list or --check");
@@ -148,15 +149,17 @@ static void parse_options(options_t *options, char **argv)
                          "--undo cannot be combined with --list or --check");
     }
     if (!options->list && options->dialect == MRAIL_ACL_NUM_DIALECTS) {
-        mrail_tool_usage(ACL_COMMAND, "no dialect: give --dialect NAME");
+        mrail_tool_usage(ACL_COMMAND, "--dialect NAME is required");
     }
     if ((options->fabric == NULL) != (options->switch_name == NULL)) {
-        mrail_tool_usage(ACL_COMMAND, "--fabric and --switch go together");
+        mrail_tool_usage(ACL_COMMAND,
+                         "--fabric and --switch must be given together");
     }
     if (options->fabric != NULL && options->check != NULL &&
         strcmp(options->fabric, "-") == 0 && strcmp(options->check, "-") == 0) {
-        mrail_tool_usage(ACL_COMMAND,
-                         "stdin can be only one file: the fabric or the rules");
+        mrail_tool_usage(
+            ACL_COMMAND,
+            "only one of --fabric and --check can be '-' (standard input)");
     }
     if (options->fabric != NULL &&
         (options->uplinks != 0 || options->leaf_uplinks != 0)) {
@@ -166,8 +169,8 @@ static void parse_options(options_t *options, char **argv)
     }
 }
 
-/* Takes the number of uplinks from the fabric, the options or the environment,
- * in this order. */
+/* Determines the number of uplinks from the fabric, the options or the
+ * environment, in this order. */
 static void find_uplinks(options_t *options, acl_switch_t *found)
 {
     if (options->fabric != NULL) {
@@ -228,9 +231,10 @@ static void read_uplinks(rules_t *rules, const options_t *options)
             mrail_tool_usage(ACL_COMMAND, "--uplink-ports: %s", why);
         }
         if (rules->uplink_ports.num != num) {
-            mrail_tool_usage(ACL_COMMAND,
-                             "--uplink-ports: %u ports, but %u uplinks",
-                             rules->uplink_ports.num, num);
+            mrail_tool_usage(
+                ACL_COMMAND,
+                "--uplink-ports lists %u ports, but there are %u uplinks",
+                rules->uplink_ports.num, num);
         }
     }
     for (unsigned i = 0; i < num; ++i) {
@@ -287,15 +291,15 @@ static void check_rules(const mrail_acl_t *acl, const options_t *options)
     }
 }
 
-/* Prints facts that the user must know before applying the rules. */
+/* Warns of facts that the user must know before applying the rules. */
 static void warn(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
 {
     const char *note = mrail_acl_failure_note(acl, dialect);
 
     if (acl->uplinks[0].next_hop == NULL) {
         fprintf(stderr,
-                "mrail acl: no --next-hops: replace NEXT_HOP_1 to "
-                "NEXT_HOP_%u, which a switch refuses\n",
+                "mrail acl: without --next-hops, replace NEXT_HOP_1 to "
+                "NEXT_HOP_%u, which switches reject\n",
                 acl->num_uplinks);
     }
     if (note != NULL) {

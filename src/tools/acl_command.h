@@ -17,7 +17,7 @@ typedef struct acl_switch {
 } acl_switch_t;
 
 /* Reads a switch from a mrail-fabric(5) file. Exits with a message if the file
- * has an error or the switch needs no rules. */
+ * has an error or the switch does not need rules. */
 void acl_switch_read(const char *path, const char *name, acl_switch_t *found);
 
 /* Prints the port segments as a table or as JSON. */

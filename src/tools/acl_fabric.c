@@ -25,7 +25,7 @@ static int add_subnet(const mrail_fabric_t *fabric,
         return 0;
     }
     if (found->num_local == ACL_SWITCH_MAX_LOCAL) {
-        snprintf(why, size, "more than %d leaves below a switch",
+        snprintf(why, size, "a switch can have at most %d leaves below it",
                  ACL_SWITCH_MAX_LOCAL);
         return -EINVAL;
     }
@@ -53,11 +53,12 @@ static int read_spine(const mrail_fabric_t *fabric, uint32_t spine,
             continue;
         }
         if (before != NULL && before->num_up != leaf->num_up) {
-            snprintf(why, size,
-                     "%s: leaves %s and %s below it have %u and %u uplinks, "
-                     "but must have the same number",
-                     fabric->nodes[spine].name, before->name, leaf->name,
-                     before->num_up, leaf->num_up);
+            snprintf(
+                why, size,
+                "below %s, the leaves %s and %s have %u and %u uplinks,  but "
+                "must have the same number",
+                fabric->nodes[spine].name, before->name, leaf->name,
+                before->num_up, leaf->num_up);
             return -EINVAL;
         }
         before = leaf;
@@ -83,7 +84,8 @@ static int read_switch(const mrail_fabric_t *fabric, const char *name,
         return -EINVAL;
     }
     if (node->num_up == 0) {
-        snprintf(why, size, "%s has no uplinks, so it needs no rules", name);
+        snprintf(why, size, "%s has no uplinks, so it does not need rules",
+                 name);
         return -EINVAL;
     }
     *found = (acl_switch_t){.uplinks = node->num_up, .leaf_uplinks = 1};

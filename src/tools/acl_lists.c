@@ -9,15 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Copies the text up to the next comma into `part` and advances *text_p past
- * it. Returns NULL with a message in `why` if the text is empty or too long. */
+/* Copies the text before the next comma into `part` and advances *text_p past
+ * the comma. Returns NULL with a message in `why` if the text is empty or too
+ * long. */
 static const char *next_part(const char **text_p, char part[ACL_WORD_MAX],
                              char *why, size_t size)
 {
     size_t length = strcspn(*text_p, ",");
 
     if (length == 0 || length >= ACL_WORD_MAX) {
-        snprintf(why, size, "'%.40s': a word of 1 to %d characters is missing",
+        snprintf(why, size,
+                 "'%.40s' must begin with a word of 1 to %d characters",
                  *text_p, ACL_WORD_MAX - 1);
         return NULL;
     }
@@ -30,7 +32,7 @@ static const char *next_part(const char **text_p, char part[ACL_WORD_MAX],
 static int add(acl_list_t *list, const char *word, char *why, size_t size)
 {
     if (list->num == ACL_LIST_MAX) {
-        snprintf(why, size, "a list has more than %d words", ACL_LIST_MAX);
+        snprintf(why, size, "a list may have at most %d words", ACL_LIST_MAX);
         return -EINVAL;
     }
     snprintf(list->words[list->num++], ACL_WORD_MAX, "%s", word);
@@ -120,7 +122,7 @@ static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
         (times != NULL &&
          mrail_number_uint(times + 1, 1, ACL_LIST_MAX, &num) != 0)) {
         snprintf(why, size,
-                 "'%.40s' is not a next hop: ADDRESS, ADDRESS+STEP or "
+                 "'%.40s' is not a next hop; expected ADDRESS, ADDRESS+STEP or "
                  "ADDRESS+STEPxN",
                  whole);
         return -EINVAL;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #define ACL_LIST_MAX 1024 /* maximum words per list */
-#define ACL_WORD_MAX 64   /* maximum bytes of a word, including the NUL */
+#define ACL_WORD_MAX 64   /* maximum bytes of a word with its NUL */
 
 typedef struct acl_list {
     unsigned num;

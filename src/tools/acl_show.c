@@ -42,7 +42,7 @@ static void write_row(mrail_json_t *json, const mrail_acl_t *acl,
     mrail_json_object_end(json);
 }
 
-/* Lists the segments in the order of their ports. */
+/* Lists the segments in ascending order of their ports. */
 void acl_show_list(const mrail_acl_t *acl, int is_json)
 {
     mrail_json_t json = mrail_json_to(stdout);
@@ -124,7 +124,8 @@ static void show_summary(const char *name, const mrail_acl_report_t *report,
     putchar('\n');
 }
 
-/* Writes the report. `findings` has one line per finding, and is modified. */
+/* Writes the report. `findings` has one line per finding; the function modifies
+ * it. */
 static void write_report(const char *name, mrail_acl_dialect_t dialect,
                          const mrail_acl_report_t *report, int is_valid,
                          char *findings)

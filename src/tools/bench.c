@@ -28,7 +28,7 @@ typedef struct area {
     const char *name;
     area_func_t func;
     const char *sizes;
-    int pairs; /* 1: the area needs an even number of ranks */
+    int pairs; /* 1 if the area needs an even number of ranks */
 } area_t;
 
 static const area_t areas[] = {
@@ -37,7 +37,7 @@ static const area_t areas[] = {
     {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m", 1},
 };
 
-/* Order as in the value list of --dst. */
+/* In the order of the values of --dst. */
 typedef enum bench_dst {
     DST_SHIFT,
     DST_SINGLE,
@@ -51,10 +51,10 @@ typedef struct bench {
     mrail_tool_args_t run; /* options for `mrail run`, if any */
     mrail_tool_args_t own; /* all other options, in order */
     const char *last_run;  /* last word passed to `mrail run`, or NULL */
-    unsigned np;           /* 0: not given */
-    /* 1: --soft was given, so -np has a default */
+    unsigned np;           /* 0 if not given */
+    /* 1 if --soft was given, so that -np has a default */
     int soft;
-    const char *sizes, *tokens, *hotspots, *skews; /* NULL: not given */
+    const char *sizes, *tokens, *hotspots, *skews; /* NULL if not given */
     unsigned dst;                                  /* bench_dst_t */
     unsigned memory;                               /* mrail_bench_memory_t */
 } bench_t;
@@ -70,8 +70,8 @@ static void parse_sizes(bench_t *bench)
                                  MRAIL_BENCH_MAX_SIZES, &options->num_sizes);
 
     if (ret == -ENOSPC) {
-        mrail_tool_usage(COMMAND, "--%s %s: at most %u %s", name, list,
-                         MRAIL_BENCH_MAX_SIZES, name);
+        mrail_tool_usage(COMMAND, "--%s %s: at most %u %s can be given", name,
+                         list, MRAIL_BENCH_MAX_SIZES, name);
     }
     if (ret != 0) {
         mrail_tool_usage(COMMAND,
@@ -86,7 +86,8 @@ static void add_skew(mrail_bench_options_t *options, uint32_t hotspot_ppm,
                      mrail_demand_pattern_t pattern)
 {
     if (options->num_skews == MRAIL_BENCH_MAX_SKEWS) {
-        mrail_tool_usage(COMMAND, "--hotspot: at most %u in all",
+        mrail_tool_usage(COMMAND,
+                         "--hotspot: at most %u fractions can be given",
                          MRAIL_BENCH_MAX_SKEWS);
     }
     options->skews[options->num_skews++] =
@@ -129,12 +130,13 @@ static void parse_skew(bench_t *bench, const char *text)
                          text);
     }
     if (options->num_moe_skews == MRAIL_BENCH_MAX_SKEWS) {
-        mrail_tool_usage(COMMAND, "--skew: at most %u", MRAIL_BENCH_MAX_SKEWS);
+        mrail_tool_usage(COMMAND, "--skew: at most %u values can be given",
+                         MRAIL_BENCH_MAX_SKEWS);
     }
     options->moe_skews[options->num_moe_skews++] = skew_ppm;
 }
 
-/* Calls `parse` for each word of a list with commas. */
+/* Calls `parse` for each word of a comma-separated list. */
 static void parse_list(bench_t *bench, const char *list,
                        void (*parse)(bench_t *bench, const char *word))
 {
@@ -167,8 +169,8 @@ static void parse_capacity(void *target, const char *value)
     }
 }
 
-/* Takes a word for `mrail run`: an unknown option or the word that follows one.
- * `mrail run` separates mpirun's options from its own. */
+/* Reserves words for `mrail run`: an unknown option, or the word after an
+ * unknown option. `mrail run` separates mpirun's options from its own. */
 static unsigned take_for_run(void *target, char **argv)
 {
     bench_t *bench = target;
@@ -211,11 +213,12 @@ static void keep_for_ranks(void *target, const mrail_option_t *option,
 
 static const mrail_option_t bench_options[] = {
     {.type = MRAIL_OPTION_HEADING,
-     .help = "alltoallv: each rank sends SIZE bytes in total to the others."},
+     .help =
+         "alltoallv: each rank sends SIZE bytes in total to the other ranks."},
     {"--hotspot", "F,...",
      "send the fraction F (0 to 1) to rank + P/2, and the rest in equal parts "
-     "to the others; 'uniform': send equal parts to all (uniform). Several "
-     "values are measured one after the other",
+     "to the other ranks; 'uniform' sends equal parts to all (uniform). "
+     "Several values are measured one after the other",
      MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
     {"--dst", "shift|single|both",
      "with --hotspot: send that fraction to rank + P/2 (shift), to rank 0 "
@@ -225,10 +228,11 @@ static const mrail_option_t bench_options[] = {
      .help = "p2p: rank r of the lower half exchanges messages with rank r + "
              "P/2: half\n  a round trip, then a stream. P must be even."},
     {"--window", "N",
-     "messages in flight in the stream (64); at most 256 MiB of them",
+     "messages in flight in the stream (64), limited to 256 MiB",
      MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
     {"--bidirectional", NULL,
-     "stream in both directions at once, and report the sum of the rates",
+     "stream in both directions at the same time, and report the sum of the "
+     "rates",
      MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING,
      .help = "moe: a Mixture-of-Experts layer dispatches tokens to experts on "
@@ -244,31 +248,31 @@ static const mrail_option_t bench_options[] = {
     {"--top-k", "N", "number of experts that process a token (2)",
      MRAIL_OPTION_UNSIGNED, OPTION(top_k), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
     {"--skew", "F,...",
-     "probability, from 0 to below 1, that a token goes to expert 0 before the "
-     "even draw; several values are measured one after the other (0,0.5,0.9)",
+     "probability, from 0 to below 1, that the first expert of a token is "
+     "expert 0; several values are measured one after the other (0,0.5,0.9)",
      MRAIL_OPTION_TEXT, FIELD(skews), 0, 0, NULL},
     {"--capacity", "F",
-     "let an expert drop tokens above F times its even share; 0: drop none (0)",
+     "let an expert drop tokens above F times its even share; 0 drops none (0)",
      MRAIL_OPTION_CALL, 0, 0, 0, parse_capacity},
     {"--token-ns", "N",
      "nanoseconds that a rank computes for each token (1000)",
      MRAIL_OPTION_UNSIGNED, OPTION(token_ns), 0, 1000000000, NULL},
-    {"--seed", "N", "seed of the draw of experts (1)", MRAIL_OPTION_UINT64,
-     OPTION(seed), 0, UINT64_MAX, NULL},
+    {"--seed", "N", "seed of the random choice of experts (1)",
+     MRAIL_OPTION_UINT64, OPTION(seed), 0, UINT64_MAX, NULL},
+    {.type = MRAIL_OPTION_HEADING, .help = "All:"},
     /* order of mrail_bench_plan_t */
     {"--plan", "both|yes|no",
-     "allow plans or not; both: measure each step with and without a plan, "
-     "one directly after the other (both)",
+     "alltoallv, moe: whether plans are allowed (yes); both: moe measures each "
+     "step with and without a plan, one directly after the other (both for moe)",
      MRAIL_OPTION_CHOICE, OPTION(plan), 0, 0, NULL},
-    {.type = MRAIL_OPTION_HEADING, .help = "All:"},
     {"--sizes", "LIST",
      "alltoallv, p2p: comma-separated sizes in bytes, with k, m or g (KiB, "
      "MiB, GiB); FIRST:LAST:FACTOR is a range, such as 1:64m:2",
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
     /* order of mrail_bench_memory_t */
     {"--memory", "host|device|managed",
-     "place the buffers in this memory (host); device and managed use the GPU "
-     "whose number is that of the rank on its node",
+     "allocate the buffers in this memory (host); device and managed use the "
+     "GPU with the number of the rank on its node",
      MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
     {"--iterations", "N", "number of timed iterations (10)",
      MRAIL_OPTION_UNSIGNED, OPTION(iterations), 1, MAX_COUNT, NULL},
@@ -338,16 +342,29 @@ static void choose_warmup(mrail_bench_options_t *options)
     }
 }
 
+static void choose_plan(bench_t *bench)
+{
+    int is_moe = bench->area->func == mrail_bench_moe;
+
+    if (bench->options.plan == MRAIL_BENCH_PLAN_UNSET) {
+        bench->options.plan =
+            is_moe ? MRAIL_BENCH_PLAN_BOTH : MRAIL_BENCH_PLAN_YES;
+    }
+    if (!is_moe && bench->options.plan == MRAIL_BENCH_PLAN_BOTH) {
+        mrail_tool_usage(COMMAND, "--plan both requires the area moe");
+    }
+}
+
 static void parse_args(bench_t *bench, char **argv)
 {
     mrail_options_parse(&command, argv, bench);
     if (bench->area == NULL) {
-        mrail_tool_usage(COMMAND, "no area: give alltoallv, moe or p2p");
+        mrail_tool_usage(COMMAND,
+                         "missing area: expected alltoallv, moe or p2p");
     }
     if (bench->area->pairs && bench->np % 2 != 0) {
-        mrail_tool_usage(COMMAND,
-                         "-np %u: p2p needs pairs, an even number of ranks",
-                         bench->np);
+        mrail_tool_usage(
+            COMMAND, "-np %u: p2p requires an even number of ranks", bench->np);
     }
     if (bench->area->func == mrail_bench_moe) {
         check_experts(bench);
@@ -357,6 +374,7 @@ static void parse_args(bench_t *bench, char **argv)
     }
     parse_sizes(bench);
     choose_warmup(&bench->options);
+    choose_plan(bench);
     bench->options.memory = (mrail_bench_memory_t)bench->memory;
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
@@ -372,9 +390,10 @@ static _Noreturn void start_ranks(const bench_t *bench)
     char run[MRAIL_TOOL_PATH_MAX], self[MRAIL_TOOL_PATH_MAX];
 
     if (bench->np == 0 && !bench->soft) {
-        mrail_tool_usage(COMMAND,
-                         "no number of ranks: give -np N, or start it with "
-                         "mrail run -np N -- mrail bench ...");
+        mrail_tool_usage(
+            COMMAND,
+            "the number of ranks is missing; give -np N, or start the program "
+            "with mrail run -np N -- mrail bench ...");
     }
     mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
     mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-bench", self,
@@ -406,7 +425,8 @@ int main(int argc, char **argv)
                                  .hidden = 4096,
                                  .top_k = 2,
                                  .token_ns = 1000,
-                                 .seed = 1},
+                                 .seed = 1,
+                                 .plan = MRAIL_BENCH_PLAN_UNSET},
                      .dst = DST_NONE};
     int wrong;
 
@@ -415,10 +435,11 @@ int main(int argc, char **argv)
         start_ranks(&bench);
     }
     if (bench.run.count > 0) {
-        mrail_tool_usage(COMMAND,
-                         "%s is not an option for a rank; options of mpirun "
-                         "and mrail run come before it",
-                         bench.run.items[0]);
+        mrail_tool_usage(
+            COMMAND,
+            "%s is not an option for ranks; put options of mpirun and mrail "
+            "run before 'mrail bench'",
+            bench.run.items[0]);
     }
     if (bench.options.explain) {
         setenv("OMPI_MCA_coll_mrail_verbose", "3", 0);

@@ -15,15 +15,16 @@
 #define MRAIL_BENCH_MAX_SIZES 256
 #define MRAIL_BENCH_MAX_SKEWS 32
 
-/* Order as in the value list of --plan. */
+/* In the order of the values of --plan. */
 typedef enum mrail_bench_plan {
-    MRAIL_BENCH_PLAN_BOTH,
+    MRAIL_BENCH_PLAN_BOTH, /* moe only */
     MRAIL_BENCH_PLAN_YES,
     MRAIL_BENCH_PLAN_NO,
+    MRAIL_BENCH_PLAN_UNSET
 } mrail_bench_plan_t;
 
 typedef struct mrail_bench_skew {
-    uint32_t hotspot_ppm; /* MRAIL_DEMAND_UNIFORM: no hotspot */
+    uint32_t hotspot_ppm; /* MRAIL_DEMAND_UNIFORM for no hotspot */
     mrail_demand_pattern_t pattern;
 } mrail_bench_skew_t;
 
@@ -31,38 +32,39 @@ typedef struct mrail_bench_options {
     uint64_t sizes[MRAIL_BENCH_MAX_SIZES]; /* bytes */
     unsigned num_sizes;
     unsigned iterations;
-    /* iterations for sizes up to MRAIL_BENCH_SMALL; 0: `iterations` */
+    /* iterations for sizes up to MRAIL_BENCH_SMALL; 0 for `iterations` */
     unsigned small_iterations;
-    /* minimum number of iterations before the timed ones; MRAIL_BENCH_AUTO:
+    /* minimum number of iterations before the timed ones; MRAIL_BENCH_AUTO for
      * 2 */
     unsigned warmup;
-    /* minimum time of these iterations in seconds; negative: it depends on
-     * `warmup` and `explain` */
+    /* minimum time of these iterations in seconds; if negative, `warmup` and
+     * `explain` determine it */
     double warmup_s;
     /* alltoallv: the skews to measure, one after the other */
     mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS];
     unsigned num_skews;
     unsigned window;             /* p2p: messages in flight */
-    int bidirectional;           /* p2p: 1 streams in both directions */
+    int bidirectional;           /* p2p: 1 for a stream in both directions */
     mrail_bench_memory_t memory; /* kind of memory of the buffers */
     /* moe: `sizes` are tokens */
     uint32_t moe_skews[MRAIL_BENCH_MAX_SKEWS]; /* millionths */
     unsigned num_moe_skews;
     unsigned hidden;   /* elements of 2 bytes in a token */
-    unsigned experts;  /* 0: one for each rank */
+    unsigned experts;  /* 0 for one expert per rank */
     unsigned top_k;    /* experts of a token */
     double capacity;   /* see tools/moe.h */
-    unsigned token_ns; /* time of an expert for a token */
+    unsigned token_ns; /* time of an expert per token */
     uint64_t seed;
-    unsigned plan; /* mrail_bench_plan_t */
+    unsigned plan; /* alltoallv, moe: mrail_bench_plan_t */
     int json;
-    int explain; /* 1: coll/mrail prints its forecasts */
-    int corrupt; /* 1: flips a byte after the exchange, to test the check */
+    int explain; /* 1 if coll/mrail prints its forecasts */
+    int corrupt; /* 1 to flip a byte after the exchange, which tests the
+                  * check */
 } mrail_bench_options_t;
 
 /* Returns 1 if another iteration must precede the timed ones. `done` iterations
- * took `warm_s` seconds together. All ranks get the same result if they pass
- * the same values. */
+ * took `warm_s` seconds in total. Ranks that pass the same values get the same
+ * result. */
 static inline int mrail_bench_is_cold(const mrail_bench_options_t *options,
                                       unsigned done, double warm_s)
 {
@@ -80,7 +82,7 @@ mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
                : options->iterations;
 }
 
-/* Returns the kind of memory that buffers are in. */
+/* Returns the name of the kind of memory of the buffers. */
 static inline const char *
 mrail_bench_memory(const mrail_bench_options_t *options)
 {
@@ -94,13 +96,13 @@ const char *mrail_bench_share_text(double share, char text[16]);
 /* Writes the fraction, or null if it is negative. */
 void mrail_bench_share_json(mrail_json_t *json, const char *key, double share);
 
-/* On rank 0, prints to stderr every 10 s which iteration begins. */
+/* On rank 0, prints the number of the next iteration to stderr every 10 s. */
 void mrail_bench_progress(int rank, unsigned done, unsigned total);
 
 /* Prints ", median of ..." for the header of a table. */
 void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 
-/* Results of one size, over all ranks. */
+/* Results of one size for all ranks. */
 typedef struct mrail_bench_result {
     double *times_s; /* slowest rank's time per iteration; sorted at the end */
     unsigned num_times;
@@ -149,7 +151,8 @@ int mrail_bench_alltoallv(const mrail_bench_options_t *options);
 int mrail_bench_p2p(const mrail_bench_options_t *options);
 int mrail_bench_moe(const mrail_bench_options_t *options);
 
-/* Returns why these experts cannot be spread over the ranks, or NULL. */
+/* Returns the reason why these experts cannot be distributed to the ranks, or
+ * NULL. */
 const char *mrail_bench_moe_refusal(unsigned experts, unsigned top_k,
                                     unsigned ranks);
 

@@ -2,7 +2,7 @@
  * Buffers for MPI in host or device memory. Functions fill them with bytes that
  * a seed selects, and check them. The GPU fills and checks device memory if it
  * accepts the kernels of src/kernels. Otherwise, the bytes are copied to and
- * from the host. Functions exit with a message if they fail, and mpirun ends
+ * from the host. Functions exit with a message if they fail, and mpirun kills
  * the other ranks.
  */
 #ifndef MRAIL_TOOLS_BENCH_BUFFER_H
@@ -15,8 +15,8 @@
 
 typedef struct mrail_bench_buffer {
     char *mpi; /* the argument of MPI calls */
-    /* `mpi` in host memory; NULL if kernels fill and check; otherwise scratch
-     * memory for copies */
+    /* `mpi` in host memory; NULL if kernels fill and check the buffer;
+     * otherwise scratch memory for copies */
     char *host;
     size_t size;
 } mrail_bench_buffer_t;
@@ -25,7 +25,8 @@ void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
                              mrail_bench_memory_t memory);
 void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer);
 
-/* Fills a range with the bytes of mrail_bench_fill(), and waits for it. */
+/* Fills a range with the bytes of mrail_bench_fill(), and waits until it is
+ * filled. */
 void mrail_bench_buffer_fill(const mrail_bench_buffer_t *buffer, size_t offset,
                              size_t length, uint64_t seed);
 /* Returns the offset of the first wrong byte from the start of the range, or

@@ -49,7 +49,7 @@ typedef struct mrail_bench_coll_uplinks {
 } mrail_bench_coll_uplinks_t;
 
 typedef struct mrail_bench_coll {
-    int present; /* 1: all counters were found */
+    int present; /* 1 if all counters were found */
     MPI_T_pvar_session session;
     MPI_T_pvar_handle handles[MRAIL_BENCH_COLL_NUM];
     /* rails: planned, carried; uplinks: up, down */
@@ -64,7 +64,11 @@ typedef struct mrail_bench_coll {
 void mrail_bench_coll_open(mrail_bench_coll_t *coll);
 void mrail_bench_coll_close(mrail_bench_coll_t *coll);
 
-/* Reads all counters, or zeros if the component is not loaded. */
+/* Returns a duplicate of MPI_COMM_WORLD on which coll/mrail makes no plans. All
+ * ranks must call it. The caller frees the communicator. */
+MPI_Comm mrail_bench_coll_unplanned(void);
+
+/* Reads all counters, or returns zeros if the component is not loaded. */
 void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
                            uint64_t values[MRAIL_BENCH_COLL_NUM]);
 /* Like mrail_bench_coll_read(), for the counters of each rail. */

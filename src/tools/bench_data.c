@@ -16,7 +16,7 @@ void *mrail_bench_allocate(size_t size)
 
     if (memory == NULL) {
         fprintf(stderr, "mrail bench: out of memory (%zu bytes)\n", size);
-        exit(1); /* mpirun ends the other ranks */
+        exit(1); /* mpirun kills the other ranks */
     }
     return memory;
 }

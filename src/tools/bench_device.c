@@ -19,7 +19,7 @@ static void check(CUresult result, const char *what)
     }
 }
 
-/* Returns the number of this rank on its node. */
+/* Returns the local rank of this process on its node. */
 static int local_rank(void)
 {
     const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
@@ -51,7 +51,7 @@ void *mrail_bench_device_allocate(size_t size, mrail_bench_memory_t memory)
     check((memory == MRAIL_BENCH_MANAGED)
               ? cuda->cuMemAllocManaged(&address, size, CU_MEM_ATTACH_GLOBAL)
               : cuda->cuMemAlloc(&address, size),
-          "no memory");
+          "out of memory");
     return (void *)(uintptr_t)address;
 }
 

@@ -1,14 +1,14 @@
 /*
  * Device memory of benchmarks and tests. The CUDA driver is loaded at run time.
- * Functions exit with a message if they fail, and mpirun ends the other ranks.
+ * Functions exit with a message if they fail, and mpirun kills the other ranks.
  */
 #ifndef MRAIL_TOOLS_BENCH_DEVICE_H
 #define MRAIL_TOOLS_BENCH_DEVICE_H
 
 #include <stddef.h>
 
-/* Selects one of the GPUs that this process sees, according to the number of
- * this rank on its node. Its context becomes that of the calling thread. */
+/* Selects the visible GPU whose number is the local rank of this process. Its
+ * context becomes the current context of the thread. */
 void mrail_bench_device_open(void);
 
 typedef enum mrail_bench_memory {

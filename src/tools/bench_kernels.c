@@ -5,10 +5,9 @@
 
 #include "base/util.h"
 #include "cuda/driver.h"
+#include "cuda/kernels.h"
 #include "kernels/args.h"
-#include "kernels/image.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,9 +16,7 @@
 #define BLOCK_BYTES 65536u /* minimum number of bytes per block */
 
 typedef struct kernels {
-    __typeof__(cuModuleLoadData) *load;
-    __typeof__(cuModuleGetFunction) *get;
-    __typeof__(cuLaunchKernel) *launch;
+    const mrail_cuda_t *cuda;
     CUfunction fill, verify;
     uint64_t *wrong; /* wrong bytes found so far, in device memory */
 } kernels_t;
@@ -35,35 +32,23 @@ static void check(CUresult result, const char *what)
     }
 }
 
-/* Finds the functions that src/cuda does not need. */
-static int find_calls(void)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-
-    if (driver == NULL) {
-        return 0;
-    }
-    *(void **)&kernels.load = dlsym(driver, "cuModuleLoadData");
-    *(void **)&kernels.get = dlsym(driver, "cuModuleGetFunction");
-    *(void **)&kernels.launch = dlsym(driver, "cuLaunchKernel");
-    dlclose(driver); /* it stays loaded */
-    return kernels.load != NULL && kernels.get != NULL &&
-           kernels.launch != NULL;
-}
-
 int mrail_bench_kernels_open(void)
 {
+    const mrail_cuda_t *cuda = mrail_cuda_find();
     CUmodule module;
 
     if (kernels.wrong != NULL) {
         return 1;
     }
-    if (!find_calls() ||
-        kernels.load(&module, &mrail_kernel_image) != CUDA_SUCCESS) {
+    if (cuda == NULL ||
+        mrail_cuda_kernels_load(cuda, &module) != CUDA_SUCCESS) {
         return 0;
     }
-    check(kernels.get(&kernels.fill, module, "mrail_kernel_fill"), "fill");
-    check(kernels.get(&kernels.verify, module, "mrail_kernel_verify"),
+    kernels.cuda = cuda;
+    check(cuda->cuModuleGetFunction(&kernels.fill, module, "mrail_kernel_fill"),
+          "fill");
+    check(cuda->cuModuleGetFunction(&kernels.verify, module,
+                                    "mrail_kernel_verify"),
           "verify");
     kernels.wrong =
         mrail_bench_device_allocate(sizeof(*kernels.wrong), MRAIL_BENCH_DEVICE);
@@ -78,15 +63,15 @@ static void launch(void *stream, CUfunction func, mrail_kernel_pattern_t *args)
     void *params[] = {args};
 
     if (args->bytes > 0) {
-        check(kernels.launch(func, blocks, 1, 1, THREADS, 1, 1, 0, stream,
-                             params, NULL),
+        check(kernels.cuda->cuLaunchKernel(func, blocks, 1, 1, THREADS, 1, 1, 0,
+                                           stream, params, NULL),
               "cuLaunchKernel");
     }
 }
 
 static void wait(void)
 {
-    check(mrail_cuda_find()->cuStreamSynchronize(NULL), "cuStreamSynchronize");
+    check(kernels.cuda->cuStreamSynchronize(NULL), "cuStreamSynchronize");
 }
 
 void mrail_bench_kernels_start_fill(void *stream, void *memory, size_t size,

@@ -12,7 +12,8 @@
  * they need PTX. */
 int mrail_bench_kernels_open(void);
 
-/* Fills device memory with the bytes of mrail_bench_fill(), and waits. */
+/* Fills device memory with the bytes of mrail_bench_fill(), and waits until it
+ * is filled. */
 void mrail_bench_kernels_fill(void *memory, size_t size, uint64_t seed);
 
 /* Returns the number of wrong bytes in device memory. */

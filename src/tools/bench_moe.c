@@ -5,8 +5,8 @@
  * the experts. Source: NIMBLE, V-D.
  *
  * Each step has its own routing. It runs on a communicator whose exchanges may
- * be planned, and directly before or after on a communicator that refuses
- * plans, so that other work on the machine disturbs both equally.
+ * be planned, and directly before or after that on a communicator without
+ * plans. Other work on the machine therefore disturbs both runs equally.
  */
 #include "config.h"
 #include "tools/bench_moe.h"
@@ -58,7 +58,7 @@ static double bytes_between(const mrail_moe_layer_t *layer)
     return (double)copies * (double)layer->token_bytes;
 }
 
-/* Draws the routing of a step. */
+/* Generates the random routing of a step. */
 static uint64_t layer_route(mrail_moe_layer_t *layer, unsigned step)
 {
     size_t rank = (size_t)layer->rank, ranks = (size_t)layer->ranks;
@@ -85,8 +85,8 @@ static void side_free(mrail_moe_side_t *side)
     }
 }
 
-/* Allocates buffers that are large enough for all steps. Returns -1 if the
- * counts do not fit an int. */
+/* Allocates buffers that are large enough for all steps. Returns -1 if a count
+ * does not fit into an int. */
 static int layer_allocate(mrail_moe_layer_t *layer,
                           const mrail_bench_options_t *options, unsigned steps)
 {
@@ -107,7 +107,7 @@ static int layer_allocate(mrail_moe_layer_t *layer,
 
 /* ---- data ---- */
 
-/* `phase` and `mode` distinguish the data of a step, so that bytes which remain
+/* `phase` and `mode` distinguish the data of a step, so that bytes left over
  * from an earlier exchange are wrong. */
 static uint64_t seed_of(int from, int to, unsigned step, int phase, int mode)
 {
@@ -174,7 +174,7 @@ static void compute(const mrail_moe_layer_t *layer, unsigned token_ns)
     }
 }
 
-/* The barrier before combine keeps the wait for the slowest experts out of its
+/* The barrier before combine excludes the wait for the slowest experts from its
  * time. */
 static void run_layer(const mrail_moe_run_t *run, MPI_Comm comm,
                       double times_s[])
@@ -297,7 +297,7 @@ static void mode_end(mrail_moe_mode_t *mode)
     }
 }
 
-/* Adds up the counts of all ranks. */
+/* Sums the counts of all ranks. */
 static void sum_up(mrail_moe_run_t *run)
 {
     int ok;
@@ -347,20 +347,13 @@ static int run_tokens(mrail_moe_run_t *run)
     return !run->data_ok;
 }
 
-/* coll/mrail reads the key when the communicator is created; other components
- * ignore it. */
 static void create_comms(mrail_moe_run_t *run)
 {
     unsigned plan = run->options->plan;
-    MPI_Info info;
 
     run->modes[MRAIL_MOE_PLANNED].is_used = plan != MRAIL_BENCH_PLAN_NO;
     run->modes[MRAIL_MOE_UNPLANNED].is_used = plan != MRAIL_BENCH_PLAN_YES;
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "mrail_plan", "false");
-    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info,
-                           &run->modes[MRAIL_MOE_UNPLANNED].comm);
-    MPI_Info_free(&info);
+    run->modes[MRAIL_MOE_UNPLANNED].comm = mrail_bench_coll_unplanned();
     MPI_Comm_dup(MPI_COMM_WORLD, &run->modes[MRAIL_MOE_PLANNED].comm);
 }
 
@@ -368,7 +361,8 @@ const char *mrail_bench_moe_refusal(unsigned experts, unsigned top_k,
                                     unsigned ranks)
 {
     if (experts % ranks != 0) {
-        return "the number of experts must be a multiple of that of the ranks";
+        return "the number of experts must be a multiple of the number of "
+               "ranks";
     }
     return (top_k > experts) ? "--top-k exceeds the number of experts" : NULL;
 }

@@ -32,7 +32,8 @@ typedef struct mrail_moe_layer {
     size_t token_bytes;
     uint64_t *copies, *load; /* results of mrail_moe_route() */
     MPI_Datatype token;
-    /* Dispatch goes from `owners` of tokens to `experts`, and combine back. */
+    /* Dispatch sends tokens from `owners` to `experts`, and combine sends them
+     * back. */
     mrail_moe_side_t owners, experts;
 } mrail_moe_layer_t;
 

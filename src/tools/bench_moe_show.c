@@ -13,8 +13,8 @@
  * over the steps, of the time without a plan over the time with one. */
 typedef struct figures {
     double phases_s[MRAIL_MOE_NUM_PHASES], rates[MRAIL_MOE_NUM_EXCHANGES];
-    double planned, relayed;               /* fractions; negative: unknown */
-    double speedups[MRAIL_MOE_NUM_PHASES]; /* 0: there is no other mode */
+    double planned, relayed;               /* fractions; negative if unknown */
+    double speedups[MRAIL_MOE_NUM_PHASES]; /* 0 if there is no other mode */
 } figures_t;
 
 static double median_speedup(const mrail_moe_run_t *run, int phase)
@@ -32,7 +32,7 @@ static double median_speedup(const mrail_moe_run_t *run, int phase)
     return median;
 }
 
-/* Sorts the times of the mode. Call it only after the speed-ups were
+/* Sorts the times of the mode. Call it only after the speed-ups have been
  * computed. */
 static void figures_set(const mrail_moe_run_t *run, int which,
                         figures_t *figures)

@@ -22,7 +22,8 @@
 
 typedef struct pair {
     int ranks, rank, peer;
-    int lower;       /* 1: starts the ping-pong and sends the stream */
+    int lower;       /* 1 for the rank that starts the ping-pong and sends the
+                      * stream */
     unsigned window; /* messages in one round */
     unsigned phase;  /* distinguishes the data of the kernels */
     size_t size;
@@ -96,7 +97,7 @@ static double ping_pong(const pair_t *pair)
 }
 
 /* Returns the seconds per message for a full window, including the receiver's
- * answer. */
+ * reply. */
 static double stream(const pair_t *pair)
 {
     double start_s = MPI_Wtime();
@@ -218,7 +219,8 @@ typedef struct figures {
     double p50_s, p99_s; /* over the individual half round trips of all pairs */
 } figures_t;
 
-/* All ranks must call it. The percentiles are valid only on rank 0. */
+/* All ranks must call this function. The percentiles are valid only on rank
+ * 0. */
 static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
                         figures_t *figures)
 {
@@ -367,18 +369,19 @@ int mrail_bench_p2p(const mrail_bench_options_t *options)
     half = pair.ranks / 2;
     if (pair.ranks % 2 != 0) {
         if (pair.rank == 0) {
-            fprintf(stderr,
-                    "mrail bench: p2p needs pairs, an even number of "
-                    "ranks, not %d\n",
-                    pair.ranks);
+            fprintf(
+                stderr,
+                "mrail bench: p2p requires an even number of ranks, not %d\n",
+                pair.ranks);
         }
         return 1;
     }
     if (options->memory != MRAIL_BENCH_HOST && !moves_device_memory()) {
         if (pair.rank == 0) {
-            fprintf(stderr,
-                    "mrail bench: p2p of device memory needs a UCX with CUDA "
-                    "support, and cuda_copy in UCX_TLS\n");
+            fprintf(
+                stderr,
+                "mrail bench: p2p of device memory requires a UCX with CUDA "
+                "support, and cuda_copy in UCX_TLS\n");
         }
         return 1;
     }

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define NAME_MAX_BYTES 64
-/* Bytes of a packet besides its data: Ethernet, IPv4, UDP, BTH and ICRC. */
+/* Bytes of a packet in addition to its data: Ethernet, IPv4, UDP, BTH and
+ * ICRC. */
 #define PACKET_BYTES (14 + 20 + 8 + 12 + 4)
 
 /* A row of `mrail lab status`. The counts are bytes of data. */
@@ -37,7 +38,7 @@ typedef struct node {
 
 struct mrail_bench_uplinks {
     node_t own;
-    links_t links; /* rank 0: the links of the lab; none outside of a lab */
+    links_t links; /* rank 0: the links of the lab; empty outside a lab */
 };
 
 /* ---- links of the lab ---- */
@@ -146,7 +147,7 @@ static void subtract(mrail_bench_uplinks_t *now,
 
 /* Planned bytes of an uplink, and the link of the lab if there is one. */
 typedef struct row {
-    const char *where; /* leaf in a lab, host otherwise */
+    const char *where; /* the leaf in a lab, otherwise the host */
     unsigned rail, uplink;
     const link_t *link;
     double up, down;

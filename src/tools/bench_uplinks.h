@@ -1,6 +1,6 @@
 /*
  * The bytes of each uplink: the bytes that plans of coll/mrail assign to it
- * and, in a lab, the bytes that the link has carried.
+ * and, in a lab, the bytes that the link carried.
  */
 #ifndef MRAIL_TOOLS_BENCH_UPLINKS_H
 #define MRAIL_TOOLS_BENCH_UPLINKS_H
@@ -10,7 +10,7 @@
 typedef struct mrail_bench_uplinks mrail_bench_uplinks_t;
 
 /* All functions are collective on MPI_COMM_WORLD. Only rank 0 reads the lab and
- * prints. _begin returns the present state of all counters. _end prints the
+ * prints. _begin returns the current state of all counters. _end prints the
  * increase since then, and frees the state. */
 mrail_bench_uplinks_t *
 mrail_bench_uplinks_begin(const mrail_bench_coll_t *coll);

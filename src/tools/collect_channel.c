@@ -188,7 +188,7 @@ int collect_channel_write(collect_channel_t *channel, const char *text)
     size_t length = strlen(text);
     ssize_t ret;
 
-    /* A pipe always takes so few bytes at once, or none of them. */
+    /* A pipe always takes so few bytes whole, or none of them. */
     do {
         ret = write(channel->in, text, length);
     } while ((ret < 0) && (errno == EINTR));

@@ -1,5 +1,5 @@
 /*
- * How far the clock of another host is ahead, from time stamps that two
+ * How far the clock of another host is ahead, from timestamps that two
  * processes exchanged. Pure.
  *
  * Each exchange gives an interval that contains the difference, because the

@@ -11,10 +11,10 @@ typedef struct collect_local {
     uint64_t sample_ns; /* time between the two samples of running processes */
 } collect_local_t;
 
-/* Adds images of this user's files to *host, whose name is set. Running
- * processes come first, then those that ended last. If the room does not
- * suffice, the others are counted. Files that vanish in the meantime are no
- * error. Returns 0, or -errno with a message. */
+/* Adds images of this user's telemetry files to *host, whose name the caller
+ * has set. Running processes come first, then the most recently ended ones.
+ * Processes beyond max_size are only counted, in host->left_out. Files that
+ * disappear are skipped. Returns 0, or -errno with a message. */
 int collect_local(const collect_local_t *local, collect_host_t *host,
                   char error[COLLECT_ERROR]);
 

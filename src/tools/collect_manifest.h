@@ -23,17 +23,18 @@
 #define COLLECT_MAX_FILES 65536u             /* of a host */
 #define COLLECT_MAX_MANIFEST (64u << 20)     /* bytes */
 #define COLLECT_MAX_SIZE (UINT64_C(1) << 32) /* bytes of all files */
+#define COLLECT_MAX_NEEDED (UINT64_C(1) << 53)
 
 #define COLLECT_NAME 72      /* room for the name of a host */
 #define COLLECT_FILE_NAME 96 /* room for the name of a file in its host */
 #define COLLECT_ERROR 256    /* room for a message */
 #define COLLECT_JOB 48
 
-/* The folder of the first samples; see collect_file_t. */
+/* The directory of the first samples; see collect_file_t. */
 #define COLLECT_EARLIER "earlier/"
 
 typedef struct collect_file {
-    /* Name in the folder of the host: that of the telemetry file, after
+    /* Name in the directory of the host: that of the telemetry file, after
      * COLLECT_EARLIER if it is the first of two samples of a running process. */
     char name[COLLECT_FILE_NAME];
     uint64_t size; /* bytes */
@@ -57,9 +58,12 @@ typedef struct collect_host {
     uint64_t bound_ns;
     uint64_t time_ns;   /* time of the second sample, by the host's clock */
     uint64_t sample_ns; /* time between the two samples */
-    unsigned left_out;  /* processes for which there was no room */
-    unsigned refused;   /* files that are not valid, or of another version */
-    unsigned foreign;   /* files of other users, which are never read */
+    /* Bytes that all processes take in an archive, with those that were left
+     * out; 0: unknown. */
+    uint64_t needed;
+    unsigned left_out; /* processes that did not fit */
+    unsigned refused;  /* files that are not valid, or of another version */
+    unsigned foreign;  /* files of other users, which are never read */
     collect_file_t *files;
     unsigned num_files;
     collect_process_t *processes;
@@ -95,9 +99,9 @@ collect_process_t *collect_host_add_process(collect_host_t *host);
 int collect_file_parse(const char *text, mrail_tele_name_t *name,
                        int *is_earlier_p);
 
-/* Returns 1 if a text can be the name of a host: letters, digits and
- * ".-_:@[]", but no '-' or '.' in front. Such a name can be a folder, and is no
- * option of ssh or srun. */
+/* Returns 1 if a text can be the name of a host: letters, digits and ".-_:@[]",
+ * but no '-' or '.' in front. Such a name can be a directory, and is no option
+ * of ssh or srun. */
 int collect_is_host_name(const char *text);
 
 /* Returns the number of running and ended processes with this host's files. */

@@ -55,10 +55,10 @@ static void show_host(FILE *stream, const char *source,
     }
     if (host->refused > 0) {
         fprintf(stream,
-                "mrail %s: %s: %u file%s left out: not valid, or of another "
+                "mrail %s: %s: skipped %u file%s, invalid or of another "
                 "version of mrail\n",
                 source, host->name, host->refused,
-                plural(host->refused, " was", "s were"));
+                plural(host->refused, "", "s"));
     }
     if ((host->foreign > 0) && (host->num_files == 0)) {
         fprintf(stream,

@@ -211,7 +211,7 @@ static int reader_refuse(const collect_reader_t *reader, int ret,
 static int reader_cut_off(const collect_reader_t *reader,
                           char error[COLLECT_ERROR])
 {
-    return reader_refuse(reader, -ENODATA, "it was cut off or damaged", error);
+    return reader_refuse(reader, -ENODATA, "it is truncated or damaged", error);
 }
 
 /* Reads the header of the next entry, which must be a plain file. Returns 1, or
@@ -271,7 +271,7 @@ static int reader_manifest(collect_reader_t *reader, char error[COLLECT_ERROR])
     }
     ret = reader_data(reader, text, size);
     if (ret != 0) {
-        ret = reader_refuse(reader, -EINVAL, "it was cut off in its manifest",
+        ret = reader_refuse(reader, -EINVAL, "it is truncated in its manifest",
                             error);
     } else {
         ret = collect_manifest_parse(text, size, &reader->manifest, error);

@@ -6,7 +6,8 @@
  * The reader trusts nothing: it takes only the entries that the manifest names,
  * with their sizes, and holds one entry in memory.
  *
- * A build without libarchive has the functions, but they fail with -ENOSYS.
+ * A build without libarchive contains the functions, but they fail with
+ * -ENOSYS.
  */
 #ifndef MRAIL_TOOLS_COLLECT_TAR_H
 #define MRAIL_TOOLS_COLLECT_TAR_H
@@ -21,6 +22,17 @@ static inline uint64_t collect_tar_size(uint64_t size)
 {
     return COLLECT_TAR_BLOCK + (size + COLLECT_TAR_BLOCK - 1) /
                                    COLLECT_TAR_BLOCK * COLLECT_TAR_BLOCK;
+}
+
+/* The same for the files of a host. */
+static inline uint64_t collect_tar_files(const collect_host_t *host)
+{
+    uint64_t size = 0;
+
+    for (unsigned i = 0; i < host->num_files; ++i) {
+        size += collect_tar_size(host->files[i].size);
+    }
+    return size;
 }
 
 /* Returns 1 if this build has libarchive. */
@@ -52,7 +64,7 @@ typedef struct collect_item {
 } collect_item_t;
 
 /* Reads the next file. Returns 1, or 0 if there is none, or -errno with a
- * message: -ENODATA if the archive was cut off or damaged. After an error, the
+ * message: -ENODATA if the archive is truncated or damaged. After an error, the
  * caller must not call again. */
 int collect_reader_next(collect_reader_t *reader, collect_item_t *item,
                         char error[COLLECT_ERROR]);

@@ -23,6 +23,7 @@ typedef struct collect_view {
     char earlier[MRAIL_TELE_PATH / 2]; /* the first samples */
     collect_manifest_t manifest;       /* files are without data */
     pages_host_t *hosts;               /* manifest.num_hosts of them */
+    unsigned lost_files; /* files that were cut off, or are not valid */
 } collect_view_t;
 
 /* Opens the archive at `path`; "-" is stdin. Says on stderr when and where it
@@ -31,7 +32,7 @@ typedef struct collect_view {
  * children are started. */
 collect_view_t *collect_view_open(const char *command, const char *path);
 
-/* Removes the directory at once. `view` may be NULL. */
+/* Removes the directory immediately. `view` may be NULL. */
 void collect_view_close(collect_view_t *view);
 
 /* Returns the process of a host, or NULL if it was not running. */

@@ -3,8 +3,8 @@
 
 #define PPM 1000000u
 
-/* Spreads `total` evenly over all ranks except `rank` and `hot` (hot == rank:
- * no hot rank). */
+/* Spreads `total` evenly over all ranks except `rank` and `hot`. If there is no
+ * hot rank, hot == rank. */
 static void spread(unsigned ranks, unsigned rank, unsigned hot, uint64_t total,
                    uint64_t *bytes)
 {

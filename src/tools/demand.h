@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* value of hotspot_ppm: no hot receiver */
+/* value of hotspot_ppm for no hot receiver */
 #define MRAIL_DEMAND_UNIFORM UINT32_MAX
 
 typedef enum mrail_demand_pattern {
@@ -20,10 +20,10 @@ typedef enum mrail_demand_pattern {
  * to exactly `size`, or to 0 if ranks is 1. bytes[rank] is 0.
  *
  * The fraction hotspot_ppm (0 to 1,000,000) goes to the hot receiver, and the
- * rest is divided evenly among the others. Remainder bytes go to the ranks that
- * follow `rank`. The row is uniform if the hot receiver is the rank itself, or
- * if hotspot_ppm is MRAIL_DEMAND_UNIFORM. With two ranks, all bytes go to the
- * other one. ranks >= 1, rank < ranks, size < 2^44.
+ * rest is divided evenly among the other ranks. Remainder bytes go to the ranks
+ * that follow `rank`. The row is uniform if the hot receiver is the rank
+ * itself, or if hotspot_ppm is MRAIL_DEMAND_UNIFORM. With two ranks, all bytes
+ * go to the other rank. ranks >= 1, rank < ranks, size < 2^44.
  */
 void mrail_demand_row(unsigned ranks, unsigned rank, uint64_t size,
                       uint32_t hotspot_ppm, mrail_demand_pattern_t pattern,

@@ -11,7 +11,7 @@
 
 typedef struct diagnose {
     const char *dir;
-    const char *archive;  /* NULL: the processes of this machine */
+    const char *archive;  /* NULL for the processes of this machine */
     collect_view_t *view; /* of the archive */
     const char *job;
     double patience_s;
@@ -55,8 +55,8 @@ static int diagnose_run(const diagnose_t *diagnose)
     diagnose_free(reading);
     if (shown == 0) {
         mrail_tool_fail(COMMAND,
-                        "no process %s%s left telemetry in %s; it must run "
-                        "with UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y",
+                        "no process %s%s has telemetry in %s; it must run with "
+                        "UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y",
                         (diagnose->job != NULL) ? "of job " : "of this user",
                         (diagnose->job != NULL) ? diagnose->job : "",
                         (diagnose->view != NULL) ? diagnose->archive
@@ -71,7 +71,7 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "show only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
     {"--wait", "TIME",
-     "suspect a rank if another one has waited for it for this time, 0.1 to "
+     "suspect a rank if another rank has waited for it for this time, 0.1 to "
      "3600 seconds (2)",
      MRAIL_OPTION_SECONDS, FIELD(patience_s), 100, 3600000, NULL},
     {"--sample", "TIME",
@@ -85,7 +85,7 @@ static const mrail_option_t options[] = {
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--archive", "FILE",
-     "the processes in an archive of mrail collect, at the time of its samples",
+     "examine an archive of mrail collect, at the time of its samples",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {.names = NULL}};
 
@@ -97,10 +97,11 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Reports what delays the jobs of this user on this machine: a rank that\n"
-        "ended, is stopped, or makes its MPI calls in another order; a rail or a\n"
-        "path; too few cores; or a rank that computes while others wait. It shows\n"
-        "the evidence and, for each rank:\n"
+        "Reports the causes of delays in the jobs of this user on this\n"
+        "machine: a rank that has exited, is stopped, or makes its MPI\n"
+        "calls in another order; a rail or a path; too few cores; or a rank\n"
+        "that computes while other ranks wait. Shows the evidence and, for\n"
+        "each rank:\n"
         "\n"
         "  STATE    state of its process (ps)     RUNS, WAITS  share of time in which\n"
         "  CALLS    collectives entered           it had a core, or waited for one;\n"

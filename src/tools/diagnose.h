@@ -3,7 +3,7 @@
  *
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc
- *   diagnose_rails.c   the part of it that concerns rails and paths
+ * diagnose_rails.c   the part of it that concerns rails and paths
  *   diagnose_check.c   from a snapshot to findings: processes, rails, paths
  *   diagnose_calls.c   the same for MPI calls, with diagnose_hang.c and
  *                      diagnose_late.c
@@ -24,7 +24,7 @@
 /* Recent traffic of a rail. */
 typedef struct diagnose_rail {
     char name[48];    /* such as "mlx5_0:1" */
-    uint64_t nominal; /* bytes per second of the port; 0: unknown */
+    uint64_t nominal; /* bytes per second of the port, or 0 if unknown */
     uint64_t bytes;   /* bytes of completed chunks */
     uint64_t busy_ns; /* time in which at least one chunk was outstanding */
     uint64_t chunks;
@@ -35,7 +35,7 @@ typedef struct diagnose_rail {
 typedef struct diagnose_path {
     uint64_t peer;
     unsigned slot;
-    int rail; /* index; -1: unknown */
+    int rail; /* index, or -1 if unknown */
     char event[80];
     uint64_t ago_ns;
 } diagnose_path_t;
@@ -45,31 +45,32 @@ typedef struct diagnose_path {
 typedef struct diagnose_rank {
     int rank;
     unsigned pid;
-    const char *host; /* in an archive; NULL: this machine */
+    const char *host; /* in an archive; NULL for this machine */
     int alive;
-    char state; /* state of the process, as in proc_pid_stat(5); '?': unknown */
-    /* Fractions of the sample time for which its threads ran, and waited for a
-     * core; below 0: unknown. */
+    char state; /* state of the process, as in proc_pid_stat(5), or '?' if
+                 * unknown */
+    /* Fractions of the sample time in which its threads ran, and waited for a
+     * core; summed over threads. Negative if unknown. */
     double run, delay;
     uint64_t last_ns; /* last update */
-    /* Two samples of the calls; NULL: unknown. */
+    /* Two samples of the calls, or NULL if unknown. */
     const mrail_calls_t *calls, *earlier;
-    uint64_t id; /* peer id of this process; 0: unknown */
+    uint64_t id; /* peer id of this process, or 0 if unknown */
     diagnose_rail_t rails[MRAIL_PAGE_RAILS];
     unsigned num_rails;
     diagnose_path_t paths[DIAGNOSE_PATHS];
     unsigned num_paths;
 } diagnose_rank_t;
 
-/* Times are CLOCK_MONOTONIC; in an archive, those of collect_view.h. */
+/* Times are CLOCK_MONOTONIC; in an archive, they are as in collect_view.h. */
 typedef struct diagnose_snapshot {
     diagnose_rank_t *ranks; /* sorted by rank */
     unsigned num_ranks;
-    /* The time of the samples. The hosts of an archive have different ones, and
-     * this is the earliest, so that no wait seems too long. */
+    /* The time of the samples. The hosts of an archive have different times.
+     * This is the earliest one, so that waits do not seem too long. */
     uint64_t now_ns;
     uint64_t sample_ns;         /* time between the two samples */
-    const collect_view_t *view; /* the archive; NULL: this machine */
+    const collect_view_t *view; /* the archive, or NULL for this machine */
     uint64_t patience_ns;       /* shorter waits are not suspicious */
 } diagnose_snapshot_t;
 
@@ -98,7 +99,7 @@ extern const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES];
 
 typedef struct diagnose_finding {
     diagnose_cause_t cause;
-    int rank;         /* -1: none in particular */
+    int rank;         /* -1 for no particular rank */
     char subject[64]; /* "rank 3", "rail mlx5_0:1" */
     char evidence[400];
 } diagnose_finding_t;
@@ -108,7 +109,7 @@ typedef struct diagnose_finding {
 typedef struct diagnose_report {
     diagnose_finding_t findings[DIAGNOSE_FINDINGS]; /* sorted by cause */
     unsigned num_findings;
-    unsigned more;    /* findings for which there was no room */
+    unsigned more;    /* findings that did not fit into the array */
     double contended; /* smallest share of time that any rank waits for a core
                        */
 } diagnose_report_t;
@@ -147,7 +148,7 @@ static inline double diagnose_delay_share(const diagnose_rank_t *rank)
 }
 
 /* Returns 1 if a rank waits for a core most of the time, and the other ranks do
- * not. If all wait, none of them delays the job. */
+ * not. If all ranks wait, none of them delays the job. */
 int diagnose_is_starved(const diagnose_snapshot_t *snapshot,
                         const diagnose_rank_t *rank);
 

@@ -3,7 +3,7 @@
  *
  *   hang   ranks wait in a collective that another rank has not entered
  *   order  ranks make different calls at the same position of their sequences
- *   late   a rank computes for longer than the others before each collective
+ *   late   a rank computes longer than the other ranks before each collective
  *   wait   a rank waits for a message of a rank that computes
  */
 #include "config.h"
@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank that waits for a core for more than this share of its time gets a
- * longer time limit. */
+/* A rank that waits for a core for a larger share of its time has a longer time
+ * limit. */
 #define CONTENDED 0.5
 
 /* ---- ranks ---- */
 
-/* Returns when a rank left its last collective. */
+/* Returns the time at which a rank left its last collective. */
 static uint64_t left_at(const mrail_calls_t *calls)
 {
     uint64_t at = calls->start_ns;
@@ -71,8 +71,8 @@ void diagnose_add_compute(const diagnose_check_t *check,
 
 /* ---- wait ---- */
 
-/* Returns the rank from which a rank waits for a message, or to which it waits
- * to send one; NULL: none, or unknown. */
+/* Returns the rank to which a rank waits to send a message, or from which it
+ * waits to receive one. Returns NULL if there is none or it is unknown. */
 static const diagnose_rank_t *awaited(const diagnose_check_t *check,
                                       const diagnose_rank_t *rank)
 {
@@ -125,8 +125,8 @@ static void check_wait(const diagnose_check_t *check,
 
     if ((peer == NULL) || (check->lives && !peer->alive) ||
         (peer->state == 'T') || (peer->state == 't')) {
-        return; /* a process that has ended or is stopped already has a finding
-                 */
+        return; /* a process that has exited or is stopped already has a
+                 * finding */
     }
     mrail_calls_name(call, rank->calls->wait.kind);
     snprintf(why, sizeof(why),

@@ -20,7 +20,7 @@ typedef struct diagnose_check {
     const diagnose_snapshot_t *snapshot;
     diagnose_report_t *report;
     uint64_t now_ns;
-    int lives; /* 1: some process of the job is running */
+    int lives; /* 1 if any process of the job is running */
 } diagnose_check_t;
 
 static inline double diagnose_seconds(uint64_t from_ns, uint64_t to_ns)
@@ -42,12 +42,13 @@ static inline const char *diagnose_comm_name(const mrail_calls_comm_t *comm)
 const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls);
 
 /* Adds a finding that a rank runs outside MPI. `why` describes the ranks that
- * wait for it. If the rank hardly gets a core, but is not starved, the time
- * limit is twice as long. */
+ * wait for it. If the rank is rarely scheduled on a core, but is not starved,
+ * the time limit is twice as long. */
 void diagnose_add_compute(const diagnose_check_t *check,
                           const diagnose_rank_t *rank, const char *why);
 
-/* Looks for ranks that wait in a collective which others have not entered. */
+/* Looks for ranks that wait in a collective that other ranks have not
+ * entered. */
 void diagnose_check_hang(const diagnose_check_t *check,
                          const diagnose_group_t *group);
 
@@ -56,8 +57,8 @@ void diagnose_check_hang(const diagnose_check_t *check,
 int diagnose_check_order(const diagnose_check_t *check,
                          const diagnose_group_t *group);
 
-/* Looks for ranks that compute longer than the others before each collective.
- * `room` has an element for each member. */
+/* Looks for ranks that compute longer than the other ranks before each
+ * collective. `room` is scratch memory with one element for each member. */
 void diagnose_check_late(const diagnose_check_t *check,
                          const diagnose_group_t *group, uint64_t *room);
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rail is slow if its rate is below this fraction of the others' rate. The
- * chunks of a process share its rails, so the rates of healthy rails differ by
- * less. */
+/* A rail is slow if its rate is below this fraction of the other rails' rate.
+ * The chunks of a process share its rails, so the rates of healthy rails differ
+ * by less. */
 #define SLOW 0.5
 /* A rail that has carried less than this has no measured rate. */
 #define MIN_BYTES (1u << 20)
@@ -16,13 +16,13 @@
 
 /* A rank is starved if it waits for a core for more than the first fraction of
  * its time, and three quarters of the other ranks wait for less than the
- * second. The gap between the two is needed because on an overloaded machine,
- * the waiting times of all ranks vary by chance. */
+ * second. The gap between the two fractions is necessary because the waiting
+ * times of all ranks on an overloaded machine vary by chance. */
 #define STARVED 0.6
 #define NOT_STARVED 0.3
 
 const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES] = {
-    [DIAGNOSE_ENDED] = {"ended", "rank", "has ended"},
+    [DIAGNOSE_ENDED] = {"ended", "rank", "has exited"},
     [DIAGNOSE_STOPPED] = {"stopped", "rank", "is stopped"},
     [DIAGNOSE_MISMATCH] = {"mismatch", "rank",
                            "makes its calls in another order"},
@@ -30,7 +30,7 @@ const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES] = {
     [DIAGNOSE_PATH] = {"path", "path", "loses packets on a path"},
     [DIAGNOSE_RAIL_SLOW] = {"rail-slow", "rail", "is slow"},
     [DIAGNOSE_CORES] = {"cores", "compute", "waits for a core"},
-    [DIAGNOSE_COMPUTE] = {"compute", "compute", "keeps others waiting"},
+    [DIAGNOSE_COMPUTE] = {"compute", "compute", "keeps other ranks waiting"},
 };
 
 /* ---- findings ---- */
@@ -97,9 +97,9 @@ static int any_alive(const diagnose_snapshot_t *snapshot)
     return 0;
 }
 
-/* Names processes that ended before the others, or that are stopped. These
- * findings need no further evidence. If all processes have ended, names those
- * that ended long before the last one. */
+/* Adds findings for processes that exited before the other processes, or that
+ * are stopped. These findings do not require further evidence. If all processes
+ * have exited, names the processes that exited long before the last one. */
 static void check_processes(const diagnose_snapshot_t *snapshot,
                             diagnose_report_t *report)
 {
@@ -212,12 +212,12 @@ static double speed_of_others(const diagnose_rank_t *rank, unsigned self)
     return speeds[count / 2];
 }
 
-/* A rail, as several ranks see it. */
+/* A rail as seen by several ranks. */
 typedef struct rail_votes {
     const char *name;
     unsigned measured, slow, down;
-    const diagnose_rank_t *first; /* a rank that sees it slow or down */
-    double rate, speed_of_others; /* at that rank */
+    const diagnose_rank_t *first; /* a rank for which it is slow or down */
+    double rate, speed_of_others; /* values at that rank */
     uint64_t nominal;
 } rail_votes_t;
 
@@ -265,11 +265,11 @@ static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
 
     snprintf(subject, sizeof(subject), "rail %s", name);
     if (votes.down > 0) {
-        diagnose_add(report, DIAGNOSE_RAIL_DOWN, votes.first->rank, subject,
-                     "its port is down at %u rank%s, the first is rank %d; the "
-                     "other rails carry its traffic",
-                     votes.down, (votes.down == 1) ? "" : "s",
-                     votes.first->rank);
+        diagnose_add(
+            report, DIAGNOSE_RAIL_DOWN, votes.first->rank, subject,
+            "its port is down at %u rank%s, first at rank %d; the other rails "
+            "carry its traffic",
+            votes.down, (votes.down == 1) ? "" : "s", votes.first->rank);
     } else if ((votes.slow > 0) && (2 * votes.slow >= votes.measured)) {
         diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
                      "at rank %d it carried %.1f MB/s while work was "

@@ -1,12 +1,13 @@
-/* Ranks that wait for others: hangs, and calls in another order. */
+/* Ranks that wait for other ranks: hangs, and calls in another order. */
 #include "config.h"
 #include "tools/diagnose_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns when a rank began to wait in a communicator: in a collective, or in
- * MPI_Wait after a nonblocking one. 0: it does not wait, or not for long. */
+/* Returns the time at which a rank began to wait in a communicator: in a
+ * collective, or in MPI_Wait after a nonblocking collective. Returns 0 if it
+ * does not wait, or has not waited long. */
 static uint64_t waits_since(const diagnose_check_t *check,
                             const diagnose_member_t *member)
 {
@@ -28,7 +29,7 @@ static uint64_t waits_since(const diagnose_check_t *check,
     return (since + check->snapshot->patience_ns <= check->now_ns) ? since : 0;
 }
 
-/* Ranks in a list. */
+/* Maximum number of ranks in a list. */
 #define LISTED 6u
 
 /* Writes a list such as "ranks 0,1,3 and 12 others". */
@@ -101,7 +102,7 @@ static int check_absent(const diagnose_check_t *check,
 
     if ((check->lives && !rank->alive) || (rank->state == 'T') ||
         (rank->state == 't')) {
-        return 1; /* the rank has a finding already */
+        return 1; /* the rank already has a finding */
     }
     if ((diagnose_inside_of(rank->calls) != NULL) ||
         mrail_calls_is_waiting(rank->calls)) {
@@ -119,7 +120,7 @@ static int check_absent(const diagnose_check_t *check,
     return 1;
 }
 
-/* Returns the membership of a rank in a communicator, or NULL. */
+/* Returns the entry of a rank for a communicator, or NULL. */
 static const mrail_calls_comm_t *part_of(const diagnose_rank_t *rank,
                                          uint64_t id)
 {
@@ -131,7 +132,7 @@ static const mrail_calls_comm_t *part_of(const diagnose_rank_t *rank,
     return NULL;
 }
 
-/* Adds a finding if a rank waits in this communicator for another one, which
+/* Adds a finding if a rank waits in this communicator for another rank, which
  * waits for it in a second communicator. */
 static void check_crossed(const diagnose_check_t *check,
                           const diagnose_member_t *absent, const hang_t *hang)
@@ -148,10 +149,11 @@ static void check_crossed(const diagnose_check_t *check,
         return;
     }
     mrail_calls_name(call, hang->record->kind);
-    diagnose_add(check->report, DIAGNOSE_MISMATCH, absent->rank->rank, NULL,
-                 "it waits for rank %d in %s, which waits for it in %s of %s",
-                 hang->first->rank->rank, diagnose_comm_name(second), call,
-                 diagnose_comm_name(absent->comm));
+    diagnose_add(
+        check->report, DIAGNOSE_MISMATCH, absent->rank->rank, NULL,
+        "it waits for rank %d in %s, and that rank waits for it in %s of %s",
+        hang->first->rank->rank, diagnose_comm_name(second), call,
+        diagnose_comm_name(absent->comm));
 }
 
 void diagnose_check_hang(const diagnose_check_t *check,
@@ -179,7 +181,8 @@ static int is_same(const mrail_calls_record_t *a, const mrail_calls_record_t *b)
     return (a->kind == b->kind) && (a->root == b->root);
 }
 
-/* Returns the number of members that made the same call n as this one. */
+/* Returns the number of members whose call n is the same as the call of this
+ * member. */
 static unsigned agreeing(const diagnose_group_t *group, uint64_t n,
                          const mrail_calls_record_t *record)
 {
@@ -207,8 +210,9 @@ static void call_text(char *text, size_t size,
     }
 }
 
-/* Names the rank whose call the fewest ranks made. Of two ranks, either may be
- * wrong, so the text names both. Returns 1 if the calls differ. */
+/* Names the rank whose call was made by the fewest ranks. With two ranks,
+ * either may be wrong, so the text names both. Returns 1 if the calls
+ * differ. */
 static int check_call(const diagnose_check_t *check,
                       const diagnose_group_t *group, uint64_t n)
 {

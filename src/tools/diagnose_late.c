@@ -1,17 +1,17 @@
-/* Ranks that compute longer than the others. */
+/* Ranks that compute longer than the other ranks. */
 #include "config.h"
 #include "tools/diagnose_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank is late if it computes longer than the others by this fraction of the
- * time, in at least LATE_QUARTERS of four periods. Because a few long times may
- * be due to chance, the rank must also be late without them. */
+/* A rank is late if it computes longer than the other ranks by this fraction of
+ * the time, in at least LATE_QUARTERS of four periods. Because a few long times
+ * may be due to chance, the rank must also be late without them. */
 #define LATE 0.25
 #define LATE_QUARTERS 3u
 #define LATE_TRIMMED 0.2
-#define LATE_TRIM 8u /* one call of so many */
+#define LATE_TRIM 8u /* 1/8 of the calls are ignored at each end */
 #define LATE_MIN_CALLS 24u
 #define LATE_MIN_NS (500 * MRAIL_NS_PER_MS)
 
@@ -65,7 +65,7 @@ static uint64_t computed(const mrail_calls_comm_t *comm, uint64_t from,
     return sum;
 }
 
-/* Returns the median over the other members. */
+/* Returns the median of the times that the other members computed. */
 static uint64_t computed_by_others(const diagnose_group_t *group, unsigned self,
                                    uint64_t from, uint64_t to, uint64_t *room)
 {
@@ -132,8 +132,8 @@ static int int64_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the time by which a rank computed longer than the others, without the
- * largest and the smallest differences of single calls. */
+/* Returns the time by which a rank computed longer than the other ranks,
+ * without the largest and the smallest differences of single calls. */
 static int64_t trimmed_excess(const diagnose_group_t *group, unsigned self,
                               const window_t *window, uint64_t *room)
 {
@@ -167,7 +167,8 @@ typedef struct late {
     uint64_t calls;
 } late_t;
 
-/* Returns the median share of time for which the others waited for a core. */
+/* Returns the median share of time for which the other ranks waited for a
+ * core. */
 static double delay_of_others(const diagnose_group_t *group, unsigned self)
 {
     double shares[MRAIL_CALLS_RECORDS];
@@ -202,16 +203,16 @@ static void add_late(const diagnose_check_t *check,
     int works = has_more_work(group, self, &late);
 
     if (!works && !diagnose_is_starved(check->snapshot, member->rank)) {
-        return; /* there are too few cores, and the ranks get unequal shares
-                 * of them */
+        return; /* there are too few cores, and the ranks have unequal shares of
+                 * them */
     }
     diagnose_add(
         check->report, works ? DIAGNOSE_COMPUTE : DIAGNOSE_CORES,
         member->rank->rank, NULL,
         "it spent %.0f %% of the last %.1f s (%llu collectives of %s) "
-        "outside MPI, the others %.0f %%; before a call it computed "
-        "%.1f ms (median), %.1f ms (90 %%), %.1f ms at most, and "
-        "waited for a core during %.0f %% of its time",
+        "outside MPI, and the other ranks %.0f %%; before a call, it computed "
+        "for %.1f ms (median), %.1f ms (90 %%), %.1f ms at most; it waited "
+        "for a core during %.0f %% of its time",
         100 * late.own_s / late.total_s, late.total_s,
         (unsigned long long)late.calls, diagnose_comm_name(member->comm),
         100 * late.others_s / late.total_s, (double)gaps.median_ns / 1e6,
@@ -220,7 +221,7 @@ static void add_late(const diagnose_check_t *check,
 }
 
 /* Compares the sums of two samples. This is necessary if calls are so frequent
- * that the records cover too short a time. */
+ * that the records cover too short a period. */
 static void check_late_by_sums(const diagnose_check_t *check,
                                const diagnose_group_t *group, unsigned self,
                                uint64_t *room)

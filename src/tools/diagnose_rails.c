@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The rate of a rail is measured over its last chunks: those of this period,
- * which must have ended recently. */
+/* The rate of a rail is measured over the chunks of this period, which must
+ * have ended recently. */
 #define RATE_NS (3 * MRAIL_NS_PER_SEC)
 #define RECENT_NS (30 * MRAIL_NS_PER_SEC)
 #define BATCH 512u
@@ -40,7 +40,8 @@ static unsigned read_records(const char *command, const char *path,
     if (mrail_follow_open(&follow, path) != MRAIL_PAGE_ALIVE) {
         return 0;
     }
-    /* Limit the reads, because the writer may be as fast as this reader. */
+    /* Limit the number of reads, because the writer may be as fast as this
+     * reader. */
     while (count < 2 * follow.reader.num_records) {
         if (!mrail_grow(&records, count + BATCH, sizeof(*records))) {
             mrail_tool_fail(command, "out of memory");
@@ -61,7 +62,8 @@ static int is_chunk(const mrail_ring_record_t *record)
     return (record->kind == MRAIL_RING_PUT) || (record->kind == MRAIL_RING_GET);
 }
 
-/* Returns the time from which chunks count, or UINT64_MAX for none. */
+/* Returns the start of the period in which chunks count, or UINT64_MAX if there
+ * is none. */
 static uint64_t rates_from(const mrail_ring_record_t *records, unsigned count,
                            uint64_t now_ns)
 {

@@ -10,20 +10,20 @@
 #include <time.h>
 
 typedef struct process {
-    char path[MRAIL_TELE_PATH]; /* path of the page; "": none */
-    mrail_page_t *page;         /* NULL: none */
+    char path[MRAIL_TELE_PATH]; /* path of the page, or "" */
+    mrail_page_t *page;         /* may be NULL */
     mrail_calls_t *calls, *earlier;
     int alive;
-    int host; /* index in an archive; -1: this machine */
+    int host; /* index in an archive, or -1 for this machine */
     proc_threads_t before;
-    int begins_job; /* 1: the first process of its job */
+    int begins_job; /* 1 for the first process of its job */
 } process_t;
 
 struct diagnose_reading {
     const char *command;
     process_t *processes;
     unsigned num_processes;
-    const collect_view_t *view; /* NULL: this machine */
+    const collect_view_t *view; /* NULL for this machine */
     uint64_t sample_ns, now_ns;
     diagnose_rank_t *ranks; /* ranks of the last job that diagnose_job()
                              * returned */
@@ -75,7 +75,7 @@ static int is_read(const diagnose_reading_t *reading, const char *path,
     if ((status == MRAIL_PAGE_ALIVE) || (status == MRAIL_PAGE_ENDED)) {
         return 1;
     }
-    if (status != MRAIL_PAGE_GONE) { /* GONE: the process ended normally */
+    if (status != MRAIL_PAGE_GONE) { /* GONE: the process exited normally */
         fprintf(stderr, "mrail %s: %s: %s\n", reading->command, path,
                 mrail_page_status_text(status));
     }
@@ -226,7 +226,7 @@ static void fill_sample(const diagnose_reading_t *reading,
     rank->delay = shares.delay;
 }
 
-/* The same for a process of an archive. */
+/* Like fill_sample(), for a process of an archive. */
 static void fill_sample_of_view(const collect_view_t *view,
                                 const process_t *process, diagnose_rank_t *rank)
 {
@@ -248,8 +248,8 @@ static uint64_t sample_time(const diagnose_reading_t *reading,
                : reading->now_ns;
 }
 
-/* Returns when a process that has ended was last active: the end of its last
- * collective, or the last update of its page. */
+/* Returns the time at which a process that has exited was last active: the end
+ * of its last collective, or the last update of its page. */
 static uint64_t last_sign(const process_t *process)
 {
     uint64_t last_ns = 0;
@@ -326,8 +326,8 @@ static int rank_order(const void *a, const void *b)
                                 : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Returns the time of a snapshot: of its latest sample, or in an archive of the
- * earliest sample of a running process. */
+/* Returns the time of a snapshot: the time of its latest sample or, in an
+ * archive, of the earliest sample of a running process. */
 static uint64_t snapshot_time(const diagnose_reading_t *reading, unsigned count)
 {
     uint64_t latest_ns = 0, earliest_ns = UINT64_MAX;

@@ -5,12 +5,13 @@
 
 #include <string.h>
 
-/* Maximum number of ranks in a table, so that it fits on a screen. */
+/* Maximum number of ranks in a table, which must fit on a screen. */
 #define MAX_ROWS 32u
 
 /* ---- ranks ---- */
 
-/* Returns the communicator in which a rank is or was last, or NULL. */
+/* Returns the communicator in which a rank currently is or was last, or
+ * NULL. */
 static const mrail_calls_comm_t *current(const diagnose_rank_t *rank)
 {
     const mrail_calls_comm_t *best = NULL;
@@ -31,10 +32,10 @@ static const mrail_calls_comm_t *current(const diagnose_rank_t *rank)
     return best;
 }
 
-/* Activity of a rank, and when it began. */
+/* Activity of a rank, and its start. */
 typedef struct activity {
     char text[64];
-    uint64_t since_ns; /* 0: unknown */
+    uint64_t since_ns; /* 0 if unknown */
     const mrail_calls_comm_t *comm;
 } activity_t;
 
@@ -100,7 +101,8 @@ static void print_rank(FILE *stream, const diagnose_snapshot_t *snapshot,
             (rank->host != NULL) ? rank->host : "");
 }
 
-/* Breaks a text into lines of at most 76 characters, after two spaces. */
+/* Breaks a text into lines of at most 76 characters, with an indentation of two
+ * spaces. */
 static void print_wrapped(FILE *stream, const char *text)
 {
     while (*text != '\0') {
@@ -160,7 +162,7 @@ void diagnose_print(FILE *stream, const char *job,
             (snapshot->view != NULL) ? "in the archive" : "on this machine",
             num_alive(snapshot));
     if (report->num_findings == 0) {
-        fprintf(stream, "  nothing is suspicious\n");
+        fprintf(stream, "  no cause of a delay was found\n");
     }
     for (unsigned i = 0; i < report->num_findings; ++i) {
         const diagnose_finding_t *finding = &report->findings[i];

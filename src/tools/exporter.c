@@ -29,8 +29,8 @@ static void on_end(int signal)
     is_ending = 1;
 }
 
-/* A scrape allocates and frees megabytes. The memory stays with the process, so
- * that the next scrape causes no page faults. */
+/* A scrape allocates and frees megabytes. Keeps this memory in the process, so
+ * that the next scrape does not cause page faults. */
 static void keep_memory(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, 64 << 20);
@@ -74,7 +74,7 @@ static void catch_signals(void)
 
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGINT, &end, NULL);
-    sigaction(SIGPIPE, &ignore, NULL); /* a client that has gone */
+    sigaction(SIGPIPE, &ignore, NULL); /* a client that has disconnected */
 }
 
 static int open_socket(exporter_listen_t *address)
@@ -105,7 +105,7 @@ static int serve(exporter_t *exporter, exporter_listen_t *address)
                         "libmicrohttpd-dev and build mrail again, or use "
                         "--print");
     }
-    /* A wrong directory is reported now, not at the first scrape. */
+    /* Report an invalid directory now, not at the first scrape. */
     ret = mrail_page_each(exporter->dir, NULL, NULL);
     if (ret < 0) {
         mrail_tool_fail(COMMAND, "cannot read %s: %s", exporter->dir,
@@ -143,16 +143,16 @@ static void take_listen(void *target, const char *text)
 
 static const mrail_option_t options[] = {
     {"--listen", "ADDRESS:PORT",
-     "where to listen (" DEFAULT_LISTEN "); a port alone means 127.0.0.1",
+     "address on which to listen (" DEFAULT_LISTEN
+     "); a port alone means 127.0.0.1",
      MRAIL_OPTION_CALL, 0, 0, 0, take_listen},
     {"--print", NULL,
      "print the metrics once, for the textfile collector of node_exporter",
      MRAIL_OPTION_FLAG, FIELD(print), 0, 0, NULL},
-    {"--per-lane", NULL, "also the metrics of each lane", MRAIL_OPTION_FLAG,
-     FIELD(exporter.per_lane), 0, 0, NULL},
+    {"--per-lane", NULL, "also print the metrics of each lane",
+     MRAIL_OPTION_FLAG, FIELD(exporter.per_lane), 0, 0, NULL},
     {"--keep", "TIME",
-     "how long processes that were killed are exported, 0 to 3600 seconds "
-     "(300)",
+     "time for which killed processes are exported, 0 to 3600 seconds (300)",
      MRAIL_OPTION_SECONDS, FIELD(keep_s), 0, 3600000, NULL},
     {"--max-jobs", "N", "number of jobs, 1 to 1000 (32)", MRAIL_OPTION_UNSIGNED,
      FIELD(exporter.limits.max_jobs), 1, 1000, NULL},
@@ -172,10 +172,9 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Serves the telemetry of this user's processes on this machine over HTTP, as\n"
-        "metrics for Prometheus: http://" DEFAULT_LISTEN
-        "/metrics. It needs no root, and\n"
-        "reads only the files of its user. Processes beyond --max-jobs and\n"
-        "--max-ranks are counted, but not exported.\n",
+        "metrics for Prometheus: http://" DEFAULT_LISTEN "/metrics. It does\n"
+        "not require root, and reads only the files of its user. Processes beyond\n"
+        "--max-jobs and --max-ranks are counted, but not exported.\n",
     .options = options,
     .epilog =
         "Exit status: 0 ended by SIGTERM or SIGINT, 1 failure, 2 usage.\n"};

@@ -10,8 +10,8 @@
  *   exporter_text.c     from a view to the text of a scrape
  *   exporter_http.c     HTTP, by libmicrohttpd (exporter_http.h)
  *
- * The sources from exporter_select.c to exporter_text.c are pure: they get
- * pages and times as arguments. Not thread-safe.
+ * The sources from exporter_select.c to exporter_text.c are pure: pages and
+ * times are arguments. Not thread-safe.
  *
  * Sources: prometheus.io/docs/instrumenting/exposition_formats (0.0.4),
  * prometheus.io/docs/practices/naming, OpenMetrics 1.0.
@@ -29,10 +29,10 @@
 typedef struct exporter_limits {
     unsigned max_jobs;
     unsigned max_ranks; /* processes of a job on this machine */
-    uint64_t keep_ns;   /* time for which an ended process is exported */
+    uint64_t keep_ns;   /* time for which a killed process is exported */
 } exporter_limits_t;
 
-/* Why processes are left out. */
+/* Reasons why processes are left out. */
 typedef enum exporter_reason {
     EXPORTER_LIMIT,     /* max_jobs or max_ranks */
     EXPORTER_ENDED,     /* it ended more than keep_ns ago */
@@ -46,8 +46,8 @@ typedef enum exporter_reason {
 typedef struct exporter_process {
     const mrail_page_t *page;
     int alive;
-    /* time in its current MPI call, 0: it is in none; EXPORTER_UNKNOWN: it does
-     * not record its calls */
+    /* time in its current MPI call, or 0 outside MPI; EXPORTER_UNKNOWN if it
+     * does not record its calls */
     uint64_t in_call_ns;
 } exporter_process_t;
 
@@ -59,10 +59,10 @@ typedef struct exporter_selection {
     unsigned left_out[EXPORTER_REASONS]; /* processes */
 } exporter_selection_t;
 
-/* Selects processes of `pages`. If there are too many jobs, those with a
- * running process come first, then those that started first, so that the
- * selection is stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with
- * *selection empty. The selection refers to `pages`. */
+/* Selects processes of `pages`. If there are too many jobs, jobs with a running
+ * process have priority, then jobs that started earlier, so that the selection
+ * is stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with *selection
+ * empty. The selection refers to `pages`. */
 int exporter_select(const pages_t *pages, const exporter_limits_t *limits,
                     uint64_t now_ns, exporter_selection_t *selection);
 void exporter_selection_cleanup(exporter_selection_t *selection);
@@ -75,7 +75,7 @@ uint64_t exporter_in_call(const mrail_calls_t *calls, uint64_t now_ns);
 
 /* Figures of the exporter itself. */
 typedef struct exporter_self {
-    uint64_t scrapes;     /* earlier ones */
+    uint64_t scrapes;     /* scrapes before this one */
     uint64_t duration_ns; /* duration of the last scrape */
     uint64_t cpu_ns;
     uint64_t start_ns; /* CLOCK_REALTIME */
@@ -84,14 +84,14 @@ typedef struct exporter_self {
 /* Everything that a scrape shows. */
 typedef struct exporter_view {
     exporter_selection_t selection;
-    unsigned refused[MRAIL_PAGE_STATUSES]; /* files */
-    unsigned others;                       /* files of other users */
+    unsigned refused[MRAIL_PAGE_STATUSES]; /* number of files */
+    unsigned others;                       /* number of files of other users */
     int per_lane;
     exporter_self_t self;
 } exporter_view_t;
 
-/* The labels of a metric. A process, rail or lane also has the labels of the
- * scope before it. EXPORTER_ONE has the labels of its row. */
+/* The labels of a metric. A rail also has the labels of its process, and a lane
+ * also has the labels of its rail. EXPORTER_ONE has the labels of its row. */
 typedef enum exporter_scope {
     EXPORTER_ONE,
     EXPORTER_PROCESS, /* mpi_job, rank, pid */
@@ -123,12 +123,13 @@ typedef struct exporter_metric {
     exporter_scope_t scope;
     const char *help; /* one sentence, without backslash and newline */
     exporter_value_t (*value)(const exporter_subject_t *subject);
-    /* 1: also for processes that have ended */
+    /* 1 if the metric also applies to processes that have exited */
     int of_ended;
-    /* For EXPORTER_ONE: the labels of each sample; ends with NULL. NULL: one
-     * sample without labels. */
+    /* For EXPORTER_ONE: the labels of each sample, followed by NULL; or NULL
+     * for one sample without labels. */
     const char *const *labels;
-    const char *counter; /* name of the counter on the page; then no value() */
+    const char *counter; /* name of the counter on the page, which replaces
+                          * value() */
 } exporter_metric_t;
 
 extern const exporter_metric_t exporter_metrics[];
@@ -154,7 +155,8 @@ const char *exporter_content_type(exporter_format_t format);
 int exporter_text(FILE *stream, const exporter_view_t *view,
                   exporter_format_t format);
 
-/* Writes the value of a label. Room: EXPORTER_ESCAPED(size of the text). */
+/* Writes the value of a label into a buffer of EXPORTER_ESCAPED(size of the
+ * text) bytes. */
 #define EXPORTER_ESCAPED(_size) (2 * (_size) + 1)
 void exporter_escape(char *to, const char *text);
 

@@ -13,14 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_MS 1000 /* longest time until a late client is detected */
-#define END_MS 2000  /* time limit for requests at the end of the server */
+#define WAIT_MS 1000 /* maximum time until a late client is detected */
+#define END_MS 2000  /* time limit for pending requests when the server stops */
 #define END_STEP_MS 20
 
 /* A connection. */
 typedef struct client {
-    int fd;        /* -1: this entry is free */
-    int is_ending; /* the server has given it up */
+    int fd;        /* -1 if this entry is free */
+    int is_ending; /* the server has closed it */
     mrail_ns_t accepted_ns;
 } client_t;
 
@@ -120,7 +120,7 @@ static answer_t make_answer(const server_t *server,
 }
 
 /* The library calls this function when it has the header of a request, and
- * again when the request is complete. A request with a body is refused. */
+ * again when the request is complete. A request with a body is rejected. */
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection,
                                   const char *url, const char *method,
                                   const char *version, const char *upload,
@@ -201,8 +201,8 @@ static void on_connection(void *arg, struct MHD_Connection *connection,
     }
 }
 
-/* Without a limit on the whole request, a few clients that send a byte now and
- * then would occupy all connections. */
+/* Without a limit on the whole request, a few clients that occasionally send a
+ * byte would occupy all connections. */
 static void end_late_clients(server_t *server)
 {
     mrail_ns_t now_ns = mrail_clock_now();
@@ -253,7 +253,7 @@ static int start(server_t *server, int fd)
     return (server->daemon == NULL) ? -EIO : 0;
 }
 
-/* Answers the requests that have begun, and ends the server. */
+/* Completes the requests that have begun, and stops the server. */
 static void stop(server_t *server)
 {
     MHD_socket fd = MHD_quiesce_daemon(server->daemon);

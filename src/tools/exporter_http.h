@@ -1,6 +1,6 @@
 /*
- * The HTTP server of mrail exporter: answers one request after the other, in
- * the calling thread. A connection carries one request.
+ * The HTTP server of mrail exporter, which answers requests one after the other
+ * in the calling thread. A connection carries one request.
  *
  * Built on libmicrohttpd. Without it, exporter_http_serve() returns -ENOSYS.
  */
@@ -11,32 +11,32 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* Limits of clients. A request and its answer must be complete within
+/* Limits of clients. A request and its response must be complete within
  * EXPORTER_HTTP_LIMIT_MS after the connection was accepted. If there are more
- * than EXPORTER_HTTP_CLIENTS connections, the oldest one ends, so slow clients
- * do not keep others out. The library refuses more than
- * EXPORTER_HTTP_CONNECTIONS. */
+ * than EXPORTER_HTTP_CLIENTS connections, the oldest one is closed, so that
+ * slow clients do not block other clients. The library rejects connections
+ * beyond EXPORTER_HTTP_CONNECTIONS. */
 #define EXPORTER_HTTP_CLIENTS 16u
 #define EXPORTER_HTTP_CONNECTIONS (2 * EXPORTER_HTTP_CLIENTS)
 #define EXPORTER_HTTP_LIMIT_MS 10000
 #define EXPORTER_HTTP_HEADER 16384u /* bytes of a request */
 
 typedef struct exporter_http_ops {
-    /* Makes the metrics for the value of a header Accept, or NULL. Sets the
-     * text, which the server frees, its size and its type. Returns 0 or
-     * -errno, which makes the server answer 503. */
+    /* Generates the metrics for the value of an Accept header, which may be
+     * NULL. Sets the text, which the server frees, its size and its type.
+     * Returns 0 or -errno, which makes the server answer 503. */
     int (*scrape)(void *arg, const char *accept, char **text_p, size_t *size_p,
                   const char **type_p);
     void *arg;
 } exporter_http_ops_t;
 
-/* Serves the listening socket `fd`, and closes it, until *end is set by a
- * signal handler. Requests that have begun get their answer first. Returns 0,
- * or -errno if the server cannot start. */
+/* Serves the listening socket `fd` until a signal handler sets *end. Completes
+ * the requests that have begun, and closes the socket. Returns 0, or -errno if
+ * the server cannot start. */
 int exporter_http_serve(int fd, const exporter_http_ops_t *ops,
                         const volatile sig_atomic_t *end);
 
-/* Returns 1 if the server was built. */
+/* Returns 1 if the server is part of this build. */
 int exporter_http_is_built(void);
 
 /* ---- the address ---- */

@@ -98,7 +98,7 @@ int exporter_listen_parse(const char *text, exporter_listen_t *listen)
 /* ---- socket ---- */
 
 /* Without SO_REUSEADDR, a restarted exporter would have to wait until the
- * connections of the previous one have left TIME_WAIT. */
+ * connections of the previous process have left TIME_WAIT. */
 static int start_listening(int fd, const exporter_listen_t *address)
 {
     int on = 1;

@@ -121,19 +121,19 @@ static exporter_value_t of_more_lanes(const exporter_subject_t *subject)
     return number(subject->process->page->more_lanes);
 }
 
-/* Returns the counter with that name. The pages of one version have their
+/* Returns the counter with that name. All pages of a version list their
  * counters in the same order, so the search usually succeeds at the first
- * place. */
+ * index. */
 static exporter_value_t of_counter(const mrail_page_t *page, const char *name)
 {
-    static unsigned guess;
+    static unsigned hint;
     unsigned count = page->num_counters;
 
     for (unsigned i = 0; i < count; ++i) {
-        unsigned at = (guess + i) % count;
+        unsigned at = (hint + i) % count;
 
         if (strcmp(page->counters[at].name, name) == 0) {
-            guess = at;
+            hint = at;
             return number(page->counters[at].value);
         }
     }
@@ -305,7 +305,8 @@ const exporter_metric_t exporter_metrics[] = {
     {"mrail_process_info", GAUGE, EXPORTER_PROGRAM,
      "Program of a process, as a label.", of_info, 1, NULL, NULL},
     {"mrail_process_up", GAUGE, PROCESS,
-     "1: the process runs. 0: it ended abnormally.", of_alive, 1, NULL, NULL},
+     "1 if the process is running, 0 if it ended abnormally.", of_alive, 1,
+     NULL, NULL},
     {"mrail_process_start_time_seconds", GAUGE, PROCESS,
      "Start of the transport, in seconds since 1970.", of_process_start, 1,
      NULL, NULL},
@@ -313,7 +314,7 @@ const exporter_metric_t exporter_metrics[] = {
      "Last update of the telemetry page, in seconds since 1970.", of_update, 1,
      NULL, NULL},
     {"mrail_process_mpi_call_seconds", GAUGE, PROCESS,
-     "Time in the current collective or wait of MPI. 0: the process is in none.",
+     "Time in the current collective or wait of MPI, 0 outside of them.",
      of_in_call, 0, NULL, NULL},
     {"mrail_process_events_total", COUNTER, PROCESS,
      "Events of ports, paths, lanes and peers.", of_events, 1, NULL, NULL},
@@ -375,13 +376,13 @@ const exporter_metric_t exporter_metrics[] = {
      "Time without work while other lanes had work, summed over lanes.",
      of_rail_idle, 1, NULL, NULL},
     {"mrail_rail_up", GAUGE, RAIL,
-     "0: the port is down, or the rail carries nothing.", of_rail_up, 0, NULL,
-     NULL},
+     "0 if the port is down or the rail no longer carries traffic.", of_rail_up,
+     0, NULL, NULL},
     {"mrail_rail_lanes", GAUGE, RAIL, "Lanes that are connected.",
      of_rail_lanes, 0, NULL, NULL},
     {"mrail_rail_paths_not_up", GAUGE, RAIL,
-     "Paths that are not up, also those without a lane.", of_rail_paths_not_up,
-     0, NULL, NULL},
+     "Paths that are not up, including paths without a lane.",
+     of_rail_paths_not_up, 0, NULL, NULL},
     {"mrail_rail_in_flight_bytes", GAUGE, RAIL, "Bytes in flight.",
      of_rail_in_flight, 0, NULL, NULL},
     {"mrail_rail_speed_bytes_per_second", GAUGE, RAIL,
@@ -402,7 +403,7 @@ const exporter_metric_t exporter_metrics[] = {
     {"mrail_lane_idle_seconds_total", COUNTER, LANE,
      "Time without work while other lanes had work.", of_lane_idle, 0, NULL,
      NULL},
-    {"mrail_lane_up", GAUGE, LANE, "1: the lane and its path are up.",
+    {"mrail_lane_up", GAUGE, LANE, "1 if the lane and its path are up.",
      of_lane_up, 0, NULL, NULL},
     {"mrail_lane_in_flight_bytes", GAUGE, LANE, "Bytes in flight.",
      of_lane_in_flight, 0, NULL, NULL},

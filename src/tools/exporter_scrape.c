@@ -21,8 +21,8 @@ typedef struct calls_reading {
     mrail_calls_t *calls;
 } calls_reading_t;
 
-/* Returns a process with that id, and with the job and rank of `calls` unless
- * it is NULL. */
+/* Returns a process with that id. Unless `calls` is NULL, the process must also
+ * have its job and rank. */
 static exporter_process_t *find_process(const exporter_selection_t *selection,
                                         unsigned pid,
                                         const mrail_calls_t *calls)
@@ -40,8 +40,8 @@ static exporter_process_t *find_process(const exporter_selection_t *selection,
     return NULL;
 }
 
-/* The name of the file has the process id, so files of other processes need not
- * be read. */
+/* The name of the file contains the process id, so files of other processes
+ * need not be read. */
 static void calls_visit(const char *path, void *arg)
 {
     const calls_reading_t *reading = arg;
@@ -63,7 +63,7 @@ static void calls_visit(const char *path, void *arg)
     }
 }
 
-/* A directory that cannot be read any more only makes these times unknown. */
+/* If the directory can no longer be read, only these times are unknown. */
 static int read_calls(const char *dir, exporter_selection_t *selection)
 {
     calls_reading_t reading = {selection, malloc(sizeof(mrail_calls_t))};

@@ -10,7 +10,7 @@
 /* The processes of a job: a range of the pages, which are sorted by job. */
 typedef struct job {
     unsigned first, count;
-    unsigned position; /* among the jobs, by name */
+    unsigned position; /* position by name among the jobs */
     int alive;
     uint64_t start_ns; /* start of its first process */
 } job_t;
@@ -19,7 +19,8 @@ static int is_kept(const pages_item_t *item, const exporter_limits_t *limits,
                    uint64_t now_ns)
 {
     uint64_t update_ns = item->page->update_ns;
-    /* A time in the future means that the clock was set, or a damaged page. */
+    /* If the time is in the future, the clock was set or the page is
+     * damaged. */
     uint64_t age_ns =
         (now_ns > update_ns) ? now_ns - update_ns : update_ns - now_ns;
 
@@ -33,7 +34,7 @@ static int is_same_process(const mrail_page_t *a, const mrail_page_t *b)
 }
 
 /* Adds the process of `item`, unless it is left out. Pages of one process are
- * neighbours; the one that started last is the current one. */
+ * adjacent, and the page with the latest start is the current one. */
 static void add_process(exporter_selection_t *selection,
                         const pages_item_t *item,
                         const exporter_limits_t *limits, uint64_t now_ns)
@@ -103,7 +104,7 @@ static unsigned find_jobs(const exporter_selection_t *selection, job_t *jobs)
     return num;
 }
 
-/* Keeps the first processes of the first jobs, in their order. */
+/* Keeps the first processes of the first jobs, without changing their order. */
 static void apply_limits(exporter_selection_t *selection, job_t *jobs,
                          unsigned num_jobs, const exporter_limits_t *limits)
 {

@@ -24,8 +24,8 @@ const char *exporter_content_type(exporter_format_t format)
     return (format == EXPORTER_OPENMETRICS) ? OPENMETRICS : PLAIN;
 }
 
-/* Both formats escape the same characters. Readers of pages have replaced
- * newlines already, but this function does not depend on it. */
+/* Both formats escape the same characters. Readers of pages have already
+ * replaced newlines, but this function does not depend on that. */
 void exporter_escape(char *to, const char *text)
 {
     for (; *text != '\0'; ++text) {
@@ -44,7 +44,7 @@ void exporter_escape(char *to, const char *text)
 typedef struct labels {
     char process[192];
     char program[EXPORTER_ESCAPED(64) + 16];
-    char rails[MRAIL_PAGE_RAILS][96]; /* "": the rail is not shown */
+    char rails[MRAIL_PAGE_RAILS][96]; /* "" if the rail is not shown */
     uint8_t lane_is_shown[MRAIL_PAGE_LANES];
 } labels_t;
 
@@ -66,8 +66,8 @@ static void label_process(labels_t *labels, const mrail_page_t *page)
              program);
 }
 
-/* Prometheus refuses a scrape with two equal series, so a page with two equal
- * rails or lanes shows one of them. */
+/* Prometheus rejects a scrape with two equal series, so only one of two equal
+ * rails or lanes of a page is exported. */
 static void label_rails(labels_t *labels, const mrail_page_t *page)
 {
     char device[EXPORTER_ESCAPED(sizeof(page->rails[0].device))];
@@ -117,7 +117,7 @@ static labels_t *label_all(const exporter_view_t *view)
 
 /* ---- samples ---- */
 
-/* Writes "NAME{LABELS} VALUE" in the parts that the caller has. */
+/* Writes "NAME{LABELS} VALUE". The caller passes the labels in parts. */
 static void put_sample(FILE *stream, const exporter_metric_t *metric,
                        const exporter_subject_t *subject, const char *labels,
                        const char *more, const char *last)

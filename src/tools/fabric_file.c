@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Finds the file of a fabric. A name that is not a file refers to an installed
- * fabric. */
+/* Finds the file of a fabric. A name that does not refer to a file refers to an
+ * installed fabric. */
 static void find(const char *command, const char *name, char *path, size_t size)
 {
     char target[MRAIL_TOOL_PATH_MAX];

@@ -7,7 +7,7 @@
 /*
  * Reads a fabric from a file, from stdin if the name is "-", or from the
  * installed file of that name. If the fabric is invalid or memory runs out,
- * exits with a usage error of `command`. If text_p is not NULL, *text_p and
+ * exits with a message and status 2. If text_p is not NULL, *text_p and
  * *length_p receive the text. The caller frees the text and destroys the
  * fabric.
  */

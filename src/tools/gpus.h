@@ -11,11 +11,11 @@
 #define MRAIL_GPUS_MAX 16 /* maximum per node */
 
 typedef struct mrail_gpus_options {
-    unsigned num;       /* GPUs per node; 0: not given */
-    const char *link;   /* text of --gpu-link; NULL: not given */
-    const char *pcie;   /* text of --pcie; NULL: not given */
-    uint64_t memory;    /* bytes of each GPU; 0: not given */
-    const char *faults; /* text of --gpu-fault; NULL: not given */
+    unsigned num;       /* GPUs per node, or 0 if not given */
+    const char *link;   /* text of --gpu-link, or NULL */
+    const char *pcie;   /* text of --pcie, or NULL */
+    uint64_t memory;    /* bytes of each GPU, or 0 if not given */
+    const char *faults; /* text of --gpu-fault, or NULL */
     int peermem;        /* --peermem */
 } mrail_gpus_options_t;
 
@@ -78,7 +78,7 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
          NULL},                                                                \
         {"--gpu-fault",                                                        \
          "LIST",                                                               \
-         "faults of all GPUs from the beginning, such as no_dmabuf,no_peer; "  \
+         "faults of all GPUs from the start, such as no_dmabuf,no_peer; "      \
          "mrail soft ctl --help lists them",                                   \
          MRAIL_OPTION_TEXT,                                                    \
          offsetof(_type, _member.faults),                                      \

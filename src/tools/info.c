@@ -25,17 +25,17 @@ static const mrail_option_t info_options[] = {
      "queues, tables. Options of mrail run select the job (-np 32 --soft 2x4)",
      MRAIL_OPTION_FLAG, FIELD(memory), 0, 0, NULL},
     {"--events", NULL,
-     "show the rail events of this user's processes on this machine, "
-     "including processes that were killed",
+     "show the rail events of this user's processes on this machine, including "
+     "killed processes",
      MRAIL_OPTION_FLAG, FIELD(events), 0, 0, NULL},
     {"--dir", "DIR",
-     "with --events: directory of the telemetry pages, instead of "
+     "with --events, directory of the telemetry pages, instead of "
      "UCX_MRAIL_TELEMETRY_DIR (/dev/shm)",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
-    {"--job", "NAME", "with --events: show only the processes of this job",
+    {"--job", "NAME", "with --events, show only the processes of this job",
      MRAIL_OPTION_TEXT, FIELD(job), 0, 0, NULL},
     {"--archive", "FILE",
-     "with --events: show the events in an archive of mrail collect",
+     "with --events, show the events in an archive of mrail collect",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG, FIELD(json), 0,
      0, NULL},
@@ -59,7 +59,7 @@ static const mrail_command_t command = {
     .about =
         "Shows the rails of this machine with the current UCX_MRAIL_* settings:\n"
         "addresses, leaf, rate, NUMA node, the UDP source ports of the lanes and how\n"
-        "they are set. Also shows which ports are not rails, and why, and how the\n"
+        "they are set. Also shows why other ports are not rails, and how the\n"
         "rails access the memory of GPUs.\n",
     .options = info_options,
     .epilog =
@@ -69,8 +69,9 @@ static const mrail_command_t command = {
 static void check_options(const info_options_t *options)
 {
     if (options->events + options->memory + options->config > 1) {
-        mrail_tool_usage(MRAIL_INFO_COMMAND, "--config, --memory and --events: "
-                                             "choose one");
+        mrail_tool_usage(
+            MRAIL_INFO_COMMAND,
+            "only one of --config, --memory and --events can be given");
     }
     if (!options->events && (options->dir != NULL || options->job != NULL ||
                              options->archive != NULL)) {

@@ -8,13 +8,13 @@
 
 #define MRAIL_INFO_COMMAND "info"
 
-/* Shows the rails of this process, and why each other port is not a rail.
- * Returns the exit status: 0, 1 if there is no rail, or 2 if a parameter is
- * invalid or keeps ports from being rails. */
+/* Shows the rails of this process, and the reason why each other port is not a
+ * rail. Returns the exit status: 0, 1 if there is no rail, or 2 if a parameter
+ * is invalid or excludes all ports. */
 int mrail_info_rails(int json);
 
-/* Runs a job through `mrail run` with the options `run` and shows the memory of
- * the transport in each rank. Returns an exit status. */
+/* Runs a job through `mrail run` with the options `run`, and shows the memory
+ * of the transport in each rank. Returns an exit status. */
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
 /* Prints the events in the telemetry pages of this user's processes, sorted by
@@ -38,8 +38,7 @@ void mrail_info_ports(const mrail_rail_attr_t *attr,
 void mrail_info_gpus(mrail_json_t *json, const mrail_rail_attr_t *rails,
                      unsigned count);
 
-/* Warns on stderr about UCX_MRAIL_* variables in the environment that mrail
- * does not know. */
+/* Warns on stderr about unknown UCX_MRAIL_* variables in the environment. */
 void mrail_info_unknown_variables(void);
 
 #endif

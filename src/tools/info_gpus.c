@@ -13,8 +13,9 @@
 typedef struct gpu {
     const mrail_cuda_device_t *device;
     mrail_cuda_access_t access;
-    const char *reason; /* why dma-buf is not used, or "" */
-    char rails[256];    /* the nearest, "mlx5_0:1, mlx5_1:1"; empty: unknown */
+    const char *reason; /* reason why dma-buf is not used, or "" */
+    char rails[256];    /* the nearest rails, "mlx5_0:1, mlx5_1:1", or "" if
+                         * unknown */
 } gpu_t;
 
 static const char *access_name(mrail_cuda_access_t access)
@@ -105,7 +106,7 @@ static void print_gpu(const gpu_t *gpu, int is_first)
            (peers[0] != '\0') ? peers : "-",
            (gpu->rails[0] != '\0') ? gpu->rails : "unknown");
     if (gpu->reason[0] != '\0') {
-        printf("     not by dma-buf: %s\n", gpu->reason);
+        printf("     dma-buf is not used: %s\n", gpu->reason);
     }
 }
 

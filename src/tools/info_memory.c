@@ -20,7 +20,8 @@
 #define MAX_FILE ((size_t)64 << 20)
 
 typedef struct mem_usage {
-    double pools, queues, tables, qps; /* qps: number of QPs; others: bytes */
+    double pools, queues, tables, qps; /* number of QPs in `qps`; bytes in the
+                                        * other fields */
 } mem_usage_t;
 
 typedef struct mem_usages {
@@ -262,8 +263,8 @@ int mrail_info_memory(const mrail_tool_args_t *run, int json)
     collect(dir, &usages);
     mrail_tool_args_cleanup(&args);
     if (status != 0) {
-        mrail_tool_fail(MRAIL_INFO_COMMAND, "the job failed: exit status %d",
-                        status);
+        mrail_tool_fail(MRAIL_INFO_COMMAND,
+                        "the job failed with exit status %d", status);
     }
     if (usages.ranks == 0) {
         mrail_tool_fail(MRAIL_INFO_COMMAND, "no rank wrote statistics: did the "

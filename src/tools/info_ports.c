@@ -18,7 +18,8 @@ typedef struct lane_ports {
     mrail_port_control_t control;
 } lane_ports_t;
 
-/* Describes how ports are set, and which parts of this are uncertain. */
+/* Describes how ports are set, and which parts of this description are
+ * uncertain. */
 static const char *control_words(const mrail_port_control_t *control)
 {
     static const char *const words[] = {
@@ -27,8 +28,8 @@ static const char *control_words(const mrail_port_control_t *control)
             "set by flow label at connect (according to the driver's source; "
             "capture packets to confirm)",
         [MRAIL_PORT_DRIVER_UNKNOWN] =
-            "requested by flow label at connect; not known whether this driver "
-            "complies: capture packets to find out",
+            "requested by flow label at connect; it is not known whether this "
+            "driver complies; capture packets to find out",
     };
 
     for (unsigned i = 0; i < MRAIL_PORT_CONTROL_MAX_LANES; ++i) {
@@ -65,7 +66,7 @@ static void try_ports(const mrail_rail_attr_t *attr,
 static const char *driver_warning(const char *driver)
 {
     return (strcmp(driver, "rdma_rxe") == 0)
-               ? "rdma_rxe may complete a READ whose data is missing: use it "
+               ? "rdma_rxe may complete a READ whose data is missing; use it "
                  "for tests only (docs/troubleshooting.md)"
                : NULL;
 }
@@ -124,19 +125,19 @@ void mrail_info_ports(const mrail_rail_attr_t *attr,
     print_list((ports.num == 1) ? "source port" : "source ports",
                ports.requested, ports.num);
     if (ports.ret != 0) {
-        printf(", not tried: %s\n", strerror(-ports.ret));
+        printf(", not tested: %s\n", strerror(-ports.ret));
         return;
     }
     control = &ports.control;
     printf(", %s\n", control_words(control));
     if (memcmp(control->got, ports.requested,
                ports.num * sizeof(ports.requested[0])) != 0) {
-        print_list("the device has", control->got, ports.num);
-        printf(" instead (0: a hash)\n");
+        print_list("the device uses", control->got, ports.num);
+        printf(" instead (0 stands for a hash)\n");
     }
     printf("    a port changes %s", live_words[control->live]);
     if (control->lag_port != 0) {
-        printf("; RoCE LAG: a new QP is on physical port %u",
+        printf("; with RoCE LAG, new QPs use physical port %u",
                control->lag_port);
     }
     printf("\n");

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_PORTS 64 /* verbs ports, whether or not they are rails */
+#define MAX_PORTS 64 /* verbs ports, including ports that are not rails */
 #define LEAF_TEXT_MAX (INET6_ADDRSTRLEN + 12)
 
 typedef struct found {
@@ -194,7 +194,7 @@ void mrail_info_unknown_variables(void)
     mrail_unknown_params(environ, warn_unknown, NULL);
 }
 
-/* Returns 1 if a port is not a rail because of a parameter. */
+/* Returns 1 if a parameter excludes a port. */
 static int has_bad_parameter(const discovery_t *found)
 {
     for (unsigned i = 0; i < found->count; ++i) {
@@ -239,8 +239,8 @@ int mrail_info_rails(int json)
     if (rails > 0 && net_devices != NULL && strcmp(net_devices, "all") != 0 &&
         strstr(net_devices, "mrail:1") == NULL) {
         fprintf(stderr,
-                "mrail info: UCX_NET_DEVICES=%s leaves mrail out: add "
-                "mrail:1 to it\n",
+                "mrail info: UCX_NET_DEVICES=%s excludes mrail; add mrail:1 to "
+                "it\n",
                 net_devices);
     }
     if (rails <= 0) {

@@ -35,31 +35,31 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_SIZE, FIELD(queue), 1, MAX_QUEUE, NULL},
     {"--seed", "N", "seed of the hashes, which differ between switches (1)",
      MRAIL_OPTION_UINT64, FIELD(seed), 0, UINT64_MAX, NULL},
-    {"--quiet", NULL, "print no advice and no counters to standard error",
+    {"--quiet", NULL, "do not print advice or counters to standard error",
      MRAIL_OPTION_FLAG, FIELD(quiet), 0, 0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
     "FABRIC [OPTION...] -- CMD [ARG...]",
-    "exec NODE -- CMD [ARG...]   inside: run a process on a host",
-    "ctl LINK down|up            inside: take a link down or up",
-    "status [OPTION...]          inside: show counters of links", NULL};
+    "exec NODE -- CMD [ARG...]   in a lab: run a process on a host",
+    "ctl LINK down|up            in a lab: take a link down or up",
+    "status [OPTION...]          in a lab: show counters of links", NULL};
 
 static const mrail_command_t command = {
     .name = LAB_COMMAND,
     .synopsis = synopsis,
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
-        "namespaces, runs CMD inside, and removes it.  Does not need root if the\n"
-        "kernel allows user namespaces.  FABRIC is a file, '-' for stdin, or the\n"
-        "name of an installed one, such as lab-8.\n",
+        "namespaces, runs CMD in it, and removes it.  Does not require root\n"
+        "if the kernel allows user namespaces.  FABRIC is a file, '-' for\n"
+        "stdin, or the name of an installed fabric, such as lab-8.\n",
     .options = table,
     .epilog =
-        "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"
-        "gets UCX_MRAIL_UPLINKS of its leaf, unless you set it.\n"
-        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, 2 "
-        "usage or an\n"
-        "invalid fabric.\n",
+        "Software rails on the hosts: mrail run --soft lab ...  With port\n"
+        "rules, CMD inherits UCX_MRAIL_UPLINKS of its leaf, unless you set\n"
+        "it.\n"
+        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, 2\n"
+        "usage or an invalid fabric.\n",
     .operands = 1};
 
 /* Returns 1 if the /24 subnet of an address overlaps a network of the lab. */
@@ -92,15 +92,16 @@ static void check_addresses(const char *name, const mrail_fabric_t *fabric)
 static void check_fabric(const char *name, const mrail_fabric_t *fabric)
 {
     if (fabric->num_nodes > LAB_MAX_NODES) {
-        mrail_tool_usage(LAB_COMMAND,
-                         "%s: %u nodes; a lab has at most %u (mrail simulate "
-                         "takes more)",
-                         name, fabric->num_nodes, LAB_MAX_NODES);
+        mrail_tool_usage(
+            LAB_COMMAND,
+            "%s: %u nodes are too many; a lab has at most %u (mrail simulate "
+            "allows more)",
+            name, fabric->num_nodes, LAB_MAX_NODES);
     }
     if (mrail_fabric_node_find(fabric, LAB_CONTROL) != MRAIL_FABRIC_NONE) {
         mrail_tool_usage(LAB_COMMAND,
                          "%s: a node must not be named '" LAB_CONTROL
-                         "', the name of the place where CMD runs",
+                         "', which is the namespace of CMD",
                          name);
     }
     check_addresses(name, fabric);
@@ -118,14 +119,14 @@ static int main_run(char **argv)
 
     name = argv[first];
     if (name == NULL) {
-        mrail_tool_usage(LAB_COMMAND, "no fabric file");
+        mrail_tool_usage(LAB_COMMAND, "missing fabric file");
     }
-    /* Parse the options after the fabric, which takes the place of argv[0]. */
+    /* Parse the options after the fabric, which becomes argv[0]. */
     argv += first;
     first = mrail_options_parse(&command, argv, &options);
     run.command = argv + first;
     if (run.command[0] == NULL) {
-        mrail_tool_usage(LAB_COMMAND, "no command: it comes after '--'");
+        mrail_tool_usage(LAB_COMMAND, "missing command after '--'");
     }
     fabric = mrail_tool_fabric(LAB_COMMAND, name, &text, &run.length);
     check_fabric(name, fabric);

@@ -248,9 +248,9 @@ void lab_rules_apply(const lab_t *lab, uint32_t node)
 
 /* ---- All ---- */
 
-/* Brings up the bridges after their ports, so that they forward at once. In the
- * other order, the kernel takes up to a second to detect the carrier of a
- * bridge. */
+/* Brings up the bridges after their ports, so that they forward immediately. In
+ * the opposite order, the kernel takes up to a second to detect the carrier of
+ * a bridge. */
 static void start_bridges(const lab_t *lab)
 {
     const mrail_fabric_t *fabric = lab->fabric;

@@ -3,11 +3,11 @@
  * command.
  *
  * Every node is a network namespace, and every link is a veth pair. The
- * namespaces have no names outside the lab: only bind mounts in the lab's mount
- * namespace keep them alive. All processes of the lab share one PID namespace,
- * whose init exits together with `mrail lab`. However the lab ends, the kernel
- * therefore cleans up everything: processes, namespaces, links, and files in
- * LAB_SHM. Named namespaces of ip-netns(8) would outlive a killed lab.
+ * namespaces do not have names outside the lab: only bind mounts in the lab's
+ * mount namespace keep them alive. All processes of the lab share one PID
+ * namespace, whose init exits together with `mrail lab`. The kernel therefore
+ * always removes all processes, namespaces, links, and files in LAB_SHM when
+ * the lab ends. Named namespaces of ip-netns(8) would outlive a killed lab.
  *
  * On a host, the interface railR is rail R, and mgmt connects to a network for
  * mpirun, which is neither shaped nor counted. On a switch, upN is uplink N,
@@ -30,7 +30,7 @@
 #define LAB_PATH_MAX 128
 #define LAB_LANES "UCX_MRAIL_LANES_PER_RAIL"
 #define LAB_CONTROL "lab" /* namespace of CMD, which is not a node */
-/* Networks of the lab itself, in which hosts cannot have addresses. */
+/* Networks of the lab itself, which hosts cannot use. */
 #define LAB_SWITCH_NET 0x64400000u /* 100.64.0.0/10: a /31 for each link */
 #define LAB_MGMT_NET 0xC6120000u   /* 198.18.0.0/15 [RFC 2544] */
 #define LAB_MGMT_BITS 15
@@ -40,7 +40,7 @@ typedef struct lab {
     mrail_route_mode_t routing;
     uint64_t seed;  /* seeds the hashes of the switches */
     uint64_t queue; /* bytes of the queue at each end of a link */
-    /* knows the links that `mrail lab ctl` took down; its hashes are unused,
+    /* tracks the links that `mrail lab ctl` took down; its hashes are unused,
      * because the kernel has its own */
     mrail_router_t *router;
 } lab_t;
@@ -58,7 +58,7 @@ void lab_path(char path[LAB_PATH_MAX], const char *dir, const char *name);
 /* Writes a whole file. Exits with a message on failure. */
 void lab_write_file(const char *path, const void *data, size_t length);
 
-/* Keeps the namespaces of this process alive under `name`, for
+/* Keeps the namespaces of this process alive under `name` for
  * lab_ns_enter(). */
 void lab_ns_hold(const char *name);
 
@@ -73,8 +73,6 @@ int lab_ns_enter(const char *name);
  * message if the program's status is not 0. */
 void lab_ns_tool(const char *node, const char *const *argv, const char *text);
 
-/* ---- lab_build.c ---- */
-
 /* Creates namespaces, links, addresses and rates, then routes and rules. */
 void lab_build(const lab_t *lab);
 
@@ -86,7 +84,7 @@ void lab_routes_apply(const lab_t *lab);
 /* Installs the port rules of a switch. */
 void lab_rules_apply(const lab_t *lab, uint32_t node);
 
-/* ---- lab_fabric.c: pure ---- */
+/* ---- lab_fabric.c (pure) ---- */
 
 /* Sets the fabric of a lab. Its routing must be set. All links are up. */
 void lab_init(lab_t *lab, mrail_fabric_t *fabric);
@@ -107,13 +105,13 @@ uint32_t lab_subnet(const lab_t *lab, uint32_t leaf);
 /* Formats an address in host byte order in dotted notation. */
 const char *lab_addr(uint32_t addr, char text[16]);
 
-/* ---- lab_route.c: pure ---- */
+/* ---- lab_route.c (pure) ---- */
 
 /* Writes commands for `ip -batch`: the routes of a switch over the links that
  * are up. */
 void lab_routes_write(const lab_t *lab, uint32_t node, FILE *stream);
-/* Writes a shell script with the port rules of a switch, or nothing if it has
- * none. */
+/* Writes a shell script with the port rules of a switch. Writes no output if it
+ * has none. */
 void lab_rules_write(const lab_t *lab, uint32_t node, FILE *stream);
 
 /* ---- lab_run.c ---- */
@@ -130,7 +128,7 @@ typedef struct lab_run {
  * status. */
 int lab_run(lab_run_t *run);
 
-/* ---- lab_state.c: files of the lab, for the commands that run inside ---- */
+/* ---- lab_state.c: files of the lab, for the commands in it ---- */
 
 void lab_state_save(const lab_run_t *run);
 /* Loads the lab that this process is in. Exits with a message if there is
@@ -145,7 +143,7 @@ double lab_state_age(void);
 /* Counters of the shaper of one direction of a link. */
 typedef struct lab_count {
     uint64_t bytes, packets, drops, backlog;
-    int is_up; /* 1: the sending end is up and has a carrier */
+    int is_up; /* 1 if the sending end is up and has a carrier */
 } lab_count_t;
 
 /* Returns an array indexed by directed link: MRAIL_ROUTE_UP(),

@@ -1,5 +1,4 @@
-/* Commands for use inside a lab: ctl (links), exec and rsh (processes on
- * nodes). */
+/* Commands for use in a lab: ctl (links), exec and rsh (processes on nodes). */
 #include "config.h"
 #include "tools/lab_command.h"
 
@@ -111,7 +110,7 @@ int lab_main_exec(char **argv)
     static const mrail_command_t command = {
         .name = EXEC_COMMAND,
         .synopsis = synopsis,
-        .about = "Inside a lab: runs CMD on a host (or on a switch).\n",
+        .about = "In a lab, runs CMD on a host or switch.\n",
         .options = no_options,
         .epilog =
             "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no lab, "
@@ -122,14 +121,14 @@ int lab_main_exec(char **argv)
 
     node = argv[first];
     if (node == NULL) {
-        mrail_tool_usage(EXEC_COMMAND, "no node");
+        mrail_tool_usage(EXEC_COMMAND, "missing node");
     }
     ++first;
     if (argv[first] != NULL && strcmp(argv[first], "--") == 0) {
         ++first;
     }
     if (argv[first] == NULL) {
-        mrail_tool_usage(EXEC_COMMAND, "no command: it comes after the node");
+        mrail_tool_usage(EXEC_COMMAND, "missing command after the node");
     }
     enter(EXEC_COMMAND, node);
     return become(EXEC_COMMAND, argv + first);
@@ -217,7 +216,7 @@ static void set_end(const lab_t *lab, uint32_t link, int is_upper)
 }
 
 /* Takes a link down or up. When an interface goes down, the kernel removes its
- * routes, including those of the port rules. They are added again when the link
+ * routes, including the routes of the port rules. Adds them again when the link
  * comes up. */
 static void change(lab_t *lab, uint32_t link, int is_up)
 {
@@ -248,7 +247,7 @@ int lab_main_ctl(char **argv)
     static const mrail_command_t command = {
         .name = CTL_COMMAND,
         .synopsis = synopsis,
-        .about = "Inside a lab: takes a link down or up, at both ends.\n",
+        .about = "In a lab, takes a link down or up at both ends.\n",
         .options = no_options,
         .epilog = "LINK: l1:2 is uplink 2 of l1, or rail 2 of a host, from 0; "
                   "l1-s1.0 is the\n"
@@ -266,7 +265,7 @@ int lab_main_ctl(char **argv)
     }
     is_up = strcmp(argv[first + 1], "up") == 0;
     if (!is_up && strcmp(argv[first + 1], "down") != 0) {
-        mrail_tool_usage(CTL_COMMAND, "'%s': expected down or up",
+        mrail_tool_usage(CTL_COMMAND, "'%s' is invalid; expected down or up",
                          argv[first + 1]);
     }
     /* Serialises changes. */

@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The namespaces of every node. Besides the network namespace, it has a UTS
- * namespace, because Open MPI distinguishes hosts by their names. */
+/* The namespaces of each node. In addition to the network namespace, a node has
+ * a UTS namespace, because Open MPI distinguishes hosts by their names. */
 static const struct {
     const char *dir;
     int flag;
@@ -47,11 +47,11 @@ static void set(const char *key, const char *value)
         lab_write_file(path, value, strlen(value));
         return;
     }
-    /* IPv6 settings may be missing, because a kernel without IPv6 does not have
-     * them. The hash seed may be missing as well; all switches then use the
-     * same hash. */
+    /* IPv6 settings are missing in kernels without IPv6. The hash seed may also
+     * be missing; all switches then use the same hash. */
     if (strncmp(key, "ipv6/", 5) != 0 && strstr(key, "_seed") == NULL) {
-        mrail_tool_fail(LAB_COMMAND, "this kernel has no setting %s", path);
+        mrail_tool_fail(LAB_COMMAND, "this kernel does not have the setting %s",
+                        path);
     }
 }
 
@@ -106,8 +106,8 @@ static _Noreturn void create_child(const char *name, mrail_fabric_tier_t tier,
     _exit(0);
 }
 
-/* Waits for a child, and fails if the child did. The child has already printed
- * its own error message. */
+/* Waits for a child. Exits if the child failed, which has already printed its
+ * own error message. */
 static void wait_for(pid_t pid, const char *what, const char *node)
 {
     int status;
@@ -141,7 +141,7 @@ void lab_ns_create(const char *name, mrail_fabric_tier_t tier, uint64_t seed)
     if (pid == 0) {
         create_child(name, tier, seed);
     }
-    wait_for(pid, "the set-up", name);
+    wait_for(pid, "the setup", name);
 }
 
 int lab_ns_enter(const char *name)
@@ -168,7 +168,7 @@ int lab_ns_enter(const char *name)
 
 /* ---- Programs ---- */
 
-/* Makes the text the standard input. A file in memory is used, because a pipe
+/* Makes the text the standard input. Uses a file in memory, because a pipe
  * could fill up. */
 static void feed(const char *text)
 {

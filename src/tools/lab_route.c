@@ -3,9 +3,9 @@
  * the same choices, and test/property/test_lab_paths.c compares both.
  *
  * Each switch has one route to the subnet of each leaf, as a routing protocol
- * would compute it. Port rules are added to these routes. Upwards, they come
- * from fabric/acl.h. Downwards, they are routing tables of parallel links, as
- * with the VRFs in [CTCCL] 4.1.
+ * would compute it. Port rules are added to these routes. Upwards, the rules
+ * come from fabric/acl.h. Downwards, they are routing tables of parallel links,
+ * as with the VRFs in [CTCCL] 4.1.
  */
 #include "config.h"
 #include "tools/lab_command.h"
@@ -21,7 +21,7 @@
 /* rules for packets that an uplink cannot forward */
 #define PRIORITY_AROUND 4600
 #define PRIORITY_DOWN 4700 /* rules of parallel links */
-/* table of the parallel links in position k: TABLE_DOWN + k */
+/* table of the parallel links at position k: TABLE_DOWN + k */
 #define TABLE_DOWN 1000
 
 static uint32_t num_leaves(const lab_t *lab)
@@ -91,10 +91,11 @@ static void print_routes(const lab_t *lab, uint32_t node, FILE *stream)
 
 /* ---- Rules on the way down ---- */
 
-/* Prints the routing table of the parallel links in one position. If all
- * parallel links to a leaf are down, its packets take the ordinary routes or,
- * in drop mode, are dropped. A route of high metric drops them even before the
- * other routes are replaced. */
+/* Prints the routing table of the parallel links at position `place`. If all
+ * parallel links to a leaf are down, packets to the leaf use the ordinary
+ * routes. In drop mode, they are dropped: a blackhole route of the highest
+ * metric also catches packets between the loss of a link and the update of its
+ * route. */
 static void print_parallel(const lab_t *lab, uint32_t node, uint32_t place,
                            FILE *stream)
 {
@@ -225,8 +226,8 @@ static void rules_local(const lab_t *lab, uint32_t node, rules_t *rules)
     }
 }
 
-/* Writes the rules without the routes over links that are down, which the
- * kernel would refuse. */
+/* Writes the rules, except for the routes over links that are down, which the
+ * kernel would reject. */
 static void write_live(const lab_t *lab, const mrail_fabric_node_t *node,
                        const rules_t *rules, FILE *stream)
 {

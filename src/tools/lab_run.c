@@ -1,10 +1,10 @@
 /*
  * Creates the namespaces of a lab, builds the fabric, and runs the command.
  *
- * There are two processes: the outer one, which the user starts, and the inner
- * one, which is the init process of the lab's PID namespace. When the outer
- * process dies, the inner one is killed (PR_SET_PDEATHSIG), and every process
- * of the lab with it.
+ * There are two processes: the outer process, which the user starts, and the
+ * inner process, which is the init process of the lab's PID namespace. When the
+ * outer process dies, the inner process is killed (PR_SET_PDEATHSIG), together
+ * with every process of the lab.
  */
 #include "config.h"
 #include "tools/lab_command.h"
@@ -125,7 +125,7 @@ static void map_id(const char *path, unsigned id)
     close(fd);
 }
 
-/* Root can usually do without a user namespace, but not inside a container. */
+/* Root usually does not require a user namespace, except inside a container. */
 static void make_spaces(void)
 {
     unsigned uid = geteuid(), gid = getegid();
@@ -156,10 +156,8 @@ static void make_spaces(void)
     map_id("/proc/self/gid_map", gid);
 }
 
-/* ---- Inside ---- */
-
-/* Makes this process die with the outer one. If the outer one died before
- * prctl(), the descriptor shows it. */
+/* Makes this process die with the outer process. If the outer process died
+ * before prctl(), the descriptor shows this. */
 static void die_with(int alive_fd)
 {
     struct pollfd alive = {.fd = alive_fd, .events = POLLIN};
@@ -193,7 +191,8 @@ static void make_mounts(void)
                         "cannot mount a file system on " LAB_SHM ": %s",
                         strerror(errno));
     }
-    /* Some containers refuse this mount. ps(1) then shows outside processes. */
+    /* Some containers do not permit this mount. ps(1) then shows outside
+     * processes. */
     (void)mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
                 NULL);
     make_dirs();
@@ -263,7 +262,7 @@ static void set_environment(const lab_t *lab)
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
 }
 
-/* Warns about jobs with too few lanes, which leave uplinks idle. */
+/* Warns about jobs with too few lanes, which leave uplinks unused. */
 static void check_lanes(const lab_t *lab)
 {
     const char *text = getenv(LAB_LANES);

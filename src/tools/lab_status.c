@@ -13,7 +13,7 @@
 #define STATUS_COMMAND "lab status"
 
 typedef struct status {
-    double interval_s; /* 0: count from the time when the lab was built */
+    double interval_s; /* 0 for the time since the lab was built */
     const char *svg;
     int json;
 } status_t;
@@ -140,7 +140,7 @@ static lab_count_t *read_interval(const lab_t *lab, double interval_s,
 
 static const mrail_option_t table[] = {
     {"--interval", "TIME",
-     "count during this time from now on, such as 2s or 500ms (since the lab "
+     "count for this time, starting now, such as 2s or 500ms (since the lab "
      "was built)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 1, 3600000, NULL},
     {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG, FIELD(json), 0,
@@ -155,9 +155,9 @@ int lab_main_status(char **argv)
     static const mrail_command_t command = {
         .name = STATUS_COMMAND,
         .synopsis = synopsis,
-        .about = "Inside a lab: shows bytes, packets, drops and utilisation of "
-                 "each link, in both\n"
-                 "directions.\n",
+        .about =
+            "In a lab, shows bytes, packets, drops and utilisation of each\n"
+            "link, in both directions.\n",
         .options = table,
         .epilog = "Exit status: 0 done, 1 no lab, 2 usage.\n"};
     status_t status = {0};

@@ -41,7 +41,7 @@ static double node_y(const drawing_t *drawing, uint32_t node)
     return MARGIN + (double)drawing->rows[tier] * TIER_HEIGHT;
 }
 
-/* Returns the colour of a load from 0 to 1: grey for none, then from blue to
+/* Returns the colour of a load from 0 to 1: grey for 0, then from blue to
  * red. */
 static void colour(double load, char text[24])
 {

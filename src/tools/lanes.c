@@ -66,7 +66,7 @@ static const mrail_command_t command = {
         "Shows how much longer an exchange takes if switches hash each lane to a\n"
         "random path (ECMP), and how many lanes keep that below a limit, by the\n"
         "equations of [ParaLet] 4.1 and 5.2.  With port rules (mrail acl), lanes\n"
-        "do not collide, and fewer are enough.\n",
+        "do not collide, and fewer lanes are enough.\n",
     .options = table,
     .epilog = "Exit status: 0 done, 2 usage.\n"};
 
@@ -118,13 +118,13 @@ static double limit_of(const options_t *options)
 /* Numbers of lanes that keep the slowdown below the limit. */
 typedef struct wanted {
     uint32_t equation; /* by equation (1), which underestimates */
-    /* by the exact slowdown: MAX_LANES + 1 if MAX_LANES are not enough, 0 if
-     * computing it takes too long */
+    /* by the exact slowdown; MAX_LANES + 1 if MAX_LANES are not enough, 0 if
+     * the computation would take too long */
     uint32_t exact;
 } wanted_t;
 
-/* The exact slowdown falls with each further lane, so a binary search finds the
- * number. */
+/* The exact slowdown falls with each additional lane, so a binary search finds
+ * the number. */
 static wanted_t find_wanted(const options_t *options)
 {
     wanted_t wanted = {
@@ -169,9 +169,9 @@ static void print_advice(const options_t *options, const wanted_t *wanted)
             MAX_LANES, limit, wanted->equation);
     }
     if (lanes > MAX_LANES) {
-        printf("A rail has at most %u lanes: use port rules, see "
-               "mrail-acl(1).\n",
-               MAX_LANES);
+        printf(
+            "A rail has at most %u lanes; use port rules, see mrail-acl(1).\n",
+            MAX_LANES);
         return;
     }
     printf("  UCX_MRAIL_LANES_PER_RAIL=%u\n", lanes);
@@ -223,9 +223,10 @@ int main(int argc, char **argv)
     (void)argc;
     mrail_options_parse(&command, argv, &options);
     if ((options.rate_bps != 0) != (options.rtt_s > 0)) {
-        mrail_tool_usage(COMMAND,
-                         "--rate and --rtt: give both or neither; the chunk "
-                         "size is a fraction of their product");
+        mrail_tool_usage(
+            COMMAND,
+            "--rate and --rtt must be given together; the chunk size is a "
+            "fraction of their product");
     }
     wanted = find_wanted(&options);
     if (options.json) {

@@ -19,7 +19,7 @@ uint64_t mrail_moe_tokens(const mrail_moe_t *moe, unsigned rank)
     return moe->tokens / moe->ranks + (rank < moe->tokens % moe->ranks);
 }
 
-/* Draws an expert that is not yet among those of this token. */
+/* Chooses a random expert that was not yet chosen for this token. */
 static unsigned draw(const mrail_moe_t *moe, mrail_rng_t *rng,
                      const uint64_t *last, uint64_t token)
 {

@@ -10,36 +10,37 @@
 #define MRAIL_MOE_MAX_EXPERTS 65536u
 
 typedef struct mrail_moe {
-    uint64_t tokens; /* tokens of all ranks together */
+    uint64_t tokens; /* total tokens of all ranks */
     unsigned ranks;
-    unsigned experts; /* a multiple of `ranks`; rank r has the r-th block of
+    unsigned experts; /* a multiple of `ranks`; rank r hosts the r-th block of
                        * experts */
     unsigned top_k;   /* experts per token, 1 to `experts` */
-    /* probability, in millionths, with which expert 0 is chosen before the draw
-     * of the other experts; below 1,000,000 */
+    /* probability in millionths, below 1,000,000, that the first expert of a
+     * token is expert 0; otherwise all experts are equally likely */
     uint32_t skew_ppm;
     double capacity; /* limit of an expert's tokens as a multiple of an even
-                      * share; 0: no limit */
+                      * share; 0 for no limit */
     uint64_t seed;
 } mrail_moe_t;
 
-/* Returns how many tokens an expert accepts; UINT64_MAX: all. */
+/* Returns the number of tokens that an expert accepts, or UINT64_MAX for no
+ * limit. */
 uint64_t mrail_moe_limit(const mrail_moe_t *moe);
 
-/* Returns the number of tokens of a rank. The first ranks have one more if
- * `tokens` is not a multiple of `ranks`. */
+/* Returns the number of tokens of a rank. If `tokens` is not a multiple of
+ * `ranks`, the first ranks have one token more. */
 uint64_t mrail_moe_tokens(const mrail_moe_t *moe, unsigned rank);
 
 /*
- * Draws the experts of each token for one step. Each token goes to `top_k`
+ * Chooses random experts for each token of a step. Each token goes to `top_k`
  * different experts: the first is expert 0 with probability `skew_ppm`, and all
- * others are drawn evenly. An expert that has reached its limit drops further
- * tokens. Tokens come in the order of their ranks.
+ * other choices are equally likely. An expert that has reached its limit drops
+ * further tokens. Tokens are processed in the order of their ranks.
  *
  * Sets copies[from * ranks + to] to the number of tokens that rank `from` sends
- * to the experts of rank `to`; a token for two of them counts twice. `load` has
- * room for 2 * experts values, of which the first half receives the tokens of
- * each expert. Returns the number of dropped copies.
+ * to the experts of rank `to`; a token for two of them counts twice. `load` is
+ * an array of 2 * experts values, of which the first half receives the tokens
+ * of each expert. Returns the number of dropped copies.
  */
 uint64_t mrail_moe_route(const mrail_moe_t *moe, uint64_t step,
                          uint64_t *copies, uint64_t *load);

@@ -9,7 +9,7 @@
 typedef struct plan {
     const mrail_run_options_t *options;
     char *(*getenv_func)(const char *name);
-    int is_prrte; /* 1: mpirun belongs to Open MPI 5.0 */
+    int is_prrte; /* 1 if mpirun belongs to Open MPI 5.0 */
     /* environment variables for mpirun itself, or for the rank */
     mrail_tool_args_t *variables;
     mrail_tool_args_t *args;
@@ -21,7 +21,7 @@ static int is_option(const char *word, const char *name)
     return word[0] == '-' && strcmp(word + 1, name) == 0;
 }
 
-/* Options of mpirun, by their number of values: two, one or none. */
+/* Options of mpirun, by their number of values: two, one or zero. */
 static const char *const two_values[] = {"mca", "gmca", "omca", "pmixmca",
                                          "prtemca"};
 static const char *const one_value[] = {"x",
@@ -207,16 +207,16 @@ static void plan_common(plan_t *plan)
 #define COMPONENT_PATH "mca_base_component_path"
 
 /* mpirun of Open MPI 5.0 passes its component path on to PMIx unless PMIx has
- * its own path. In every process, PMIx then complains about components that it
- * does not know. PMIx therefore gets an empty directory as its path. An empty
- * string does not work, because mpirun puts it unquoted on the command line of
- * its daemons. */
+ * its own path. PMIx then prints warnings about unknown components in every
+ * process. Therefore, this function sets PMIx's path to an empty directory. An
+ * empty string does not work, because mpirun puts it unquoted on the command
+ * line of its daemons. */
 static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
 {
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
-    /* The user's directory comes last: it may not exist, and Open MPI stops
-     * searching at a directory that does not exist. */
+    /* The user's directory must be last: Open MPI stops searching at a
+     * directory that does not exist, and this directory may not exist. */
     snprintf(path, sizeof(path), "SYSTEM_DEFAULT:%s:USER_DEFAULT",
              paths->components);
     add_mca(plan, COMPONENT_PATH, path);
@@ -257,7 +257,7 @@ static void plan_stock(plan_t *plan)
     add_env(plan, "UCX_RNDV_SCHEME", "get_zcopy");
     if (options->nodes > 0) {
         /* This value was measured on software rails (docs/tuning.md). On NICs,
-         * UCX's own estimate is good. */
+         * UCX's own estimate is accurate. */
         add_env(plan, "UCX_RNDV_THRESH", "64k");
     }
     if (options->devices != NULL) {

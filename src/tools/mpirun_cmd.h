@@ -23,29 +23,29 @@ typedef enum mrail_run_stock {
 typedef struct mrail_run_options {
     const char *const *user; /* the user's mpirun options, in order */
     unsigned num_user;
-    const char *const *command; /* words after "--", ends with NULL */
-    unsigned np;                /* 0: not given */
-    unsigned nodes;             /* emulated nodes; 0: real NICs */
+    const char *const *command; /* words after "--"; the last one is NULL */
+    unsigned np;                /* 0 if not given */
+    unsigned nodes;             /* emulated nodes, or 0 for real NICs */
     unsigned rails;             /* software rails per node, if nodes > 0 */
-    const char *addresses; /* file for `mrail soft --addresses`; NULL: none */
-    const char *rate;      /* value for `mrail soft --rate`; NULL: not given */
-    const char *script;    /* file for `mrail soft --script`; NULL: not given */
-    const char *session;   /* software-rail session, if nodes > 0 */
-    mrail_gpus_options_t gpus; /* software GPUs, if nodes > 0 */
-    /* rails such as "a,b", of which each rank gets one; NULL: every rank gets
-     * all */
+    const char *addresses;      /* file for `mrail soft --addresses`, or NULL */
+    const char *rate;           /* value for `mrail soft --rate`, or NULL */
+    const char *script;         /* file for `mrail soft --script`, or NULL */
+    const char *session;        /* software-rail session, if nodes > 0 */
+    mrail_gpus_options_t gpus;  /* software GPUs, if nodes > 0 */
+    /* rails such as "a,b", of which each rank is bound to one; NULL if every
+     * rank uses all rails */
     const char *devices;
     mrail_run_stock_t stock;
-    int is_rank; /* 1: this process is a rank, for example of srun */
+    int is_rank; /* 1 if this process is a rank, for example of srun */
 } mrail_run_options_t;
 
 /* Installation paths. */
 typedef struct mrail_run_paths {
     const char *mrail;      /* path of the mrail command */
-    const char *rank_rail;  /* the helper that gives each rank its rail */
+    const char *rank_rail;  /* the program that binds a rank to its rail */
     const char *components; /* directory of the Open MPI components */
-    /* An empty directory for PMIx of Open MPI 5.0 (see mpirun_cmd.c). NULL: an
-     * earlier mpirun. */
+    /* An empty directory for PMIx of Open MPI 5.0 (see mpirun_cmd.c), or NULL
+     * for an earlier mpirun. */
     const char *no_components;
 } mrail_run_paths_t;
 
@@ -53,15 +53,14 @@ typedef struct mrail_run_paths {
  * option is unknown. */
 int mrail_run_num_values(const char *word);
 
-/* Returns the first of the user's mpirun options that has no meaning once the
- * ranks run, or NULL. Such ranks can still use -x NAME=VALUE and --mca. */
+/* Returns the first of the user's mpirun options that has no effect once the
+ * ranks run, or NULL. Only -x NAME=VALUE and --mca are still effective then. */
 const char *mrail_run_not_for_rank(const mrail_run_options_t *options);
 
 /* Builds the command. Its first words may have the form NAME=VALUE, as in a
- * shell: these are environment variables for mpirun itself, or for the rank.
- * The user's settings take precedence: options (--mca KEY, -x NAME, --bind-to)
- * and variables that getenv_func finds (UCX_*, OMPI_MCA_*) are not set
- * again. */
+ * shell. They are environment variables for mpirun itself, or for the rank. The
+ * user's settings take precedence: options (--mca KEY, -x NAME, --bind-to) and
+ * variables that getenv_func finds (UCX_*, OMPI_MCA_*) are not set again. */
 void mrail_run_plan(const mrail_run_options_t *options,
                     const mrail_run_paths_t *paths,
                     char *(*getenv_func)(const char *name),

@@ -14,21 +14,21 @@
 
 #define PREFIX "mrail-"
 
-/* The list of commands. It shows only those that are installed. */
+/* All commands. The help text lists only the installed commands. */
 static const struct {
     const char *command;
     const char *summary;
 } summaries[] = {
     {"acl", "write or check switch rules for segments of source ports"},
     {"bench", "run MPI benchmarks that check every byte"},
-    {"collect", "gather the telemetry of a job's hosts in one archive"},
+    {"collect", "collect the telemetry of a job's hosts in one archive"},
     {"diagnose", "report which rank, rail or path delays a job"},
     {"exporter", "serve the telemetry of running jobs to Prometheus"},
     {"info", "show rails, parameters, memory and events"},
     {"lab", "build a fabric of network namespaces and run a command in it"},
     {"lanes", "show how many lanes a fabric without port rules needs"},
-    {"plan", "plan an exchange and show what the plan gains"},
-    {"report", "write one page about a job, as HTML"},
+    {"plan", "plan an exchange and show how much time the plan saves"},
+    {"report", "write a report about a job as one HTML page"},
     {"run", "run an MPI program over mrail, on NICs or software rails"},
     {"simulate", "simulate exchanges over a fabric of switches"},
     {"soft", "run a program on software rails, and change the rails"},
@@ -57,7 +57,7 @@ static void list_commands(const char *dir, FILE *stream)
     int count = scandir(dir, &entries, is_command, alphasort);
 
     if (count <= 0) {
-        fprintf(stream, "  (no command is installed in %s)\n", dir);
+        fprintf(stream, "  (no commands are installed in %s)\n", dir);
         return;
     }
     for (int i = 0; i < count; ++i) {

@@ -12,7 +12,7 @@
 
 #define TEXT_COLUMNS 79
 #define HELP_COLUMN 22 /* column of the explanations */
-/* an option for shell completion, which the help text does not show */
+/* an option for shell completion that the help text does not show */
 #define LIST_OPTIONS "--list-options"
 
 static const mrail_option_t common[] = {
@@ -22,7 +22,7 @@ static const mrail_option_t common[] = {
 
 /* ---- Names ---- */
 
-/* Returns 1 if `word`, up to '=' or its end, is one of the names. */
+/* Returns 1 if `word` is one of the names, apart from "=VALUE" at its end. */
 static int is_named(const char *names, const char *word)
 {
     size_t length = strcspn(word, "=");
@@ -315,8 +315,8 @@ static const char *value_of(const mrail_command_t *command,
     *taken_p = 1;
     if (option->value == NULL) {
         if (equals != NULL) {
-            mrail_tool_usage(command->name, "%.*s takes no value", (int)length,
-                             argv[0]);
+            mrail_tool_usage(command->name, "%.*s does not have a value",
+                             (int)length, argv[0]);
         }
         return NULL;
     }
@@ -324,7 +324,7 @@ static const char *value_of(const mrail_command_t *command,
         return (equals != NULL) ? equals + 1 : NULL;
     }
     if (argv[1] == NULL || strcmp(argv[1], "--") == 0) {
-        mrail_tool_usage(command->name, "%s needs a value: %s %s", argv[0],
+        mrail_tool_usage(command->name, "%s requires a value: %s %s", argv[0],
                          argv[0], option->value);
     }
     *taken_p = 2;

@@ -33,11 +33,12 @@ typedef enum mrail_option_type {
 typedef void (*mrail_option_func_t)(void *target, const char *value);
 
 typedef struct mrail_option {
-    /* Names with their dashes, separated by '|'. The help text shows the
-     * first. */
+    /* Names with their dashes, separated by '|'. The help text shows the first
+     * name. */
     const char *names;
     /* Name of the value in the help text: "N", "FILE", or "a|b|c" for a choice.
-     * "[=LIST]" is an optional value, which must follow '='. NULL: no value. */
+     * "[=LIST]" is an optional value, which must follow '='. NULL if the option
+     * has no value. */
     const char *value;
     const char *help; /* wrapped when printed; NULL hides the option */
     mrail_option_type_t type;
@@ -48,23 +49,26 @@ typedef struct mrail_option {
 
 typedef struct mrail_command {
     const char *name;              /* such as "run" or "soft ctl" */
-    const char *const *synopsis;   /* without "mrail COMMAND"; ends with NULL */
+    const char *const *synopsis;   /* without "mrail COMMAND"; the last element
+                                    * is NULL */
     const char *about;             /* text before the options */
-    const mrail_option_t *options; /* ends with a row without type and names */
+    const mrail_option_t *options; /* the last row has neither type nor names */
     const char *epilog;            /* text after the options, or NULL */
     /* prints text between options and epilog, or NULL */
     void (*more)(FILE *stream);
 
     /* Called if the word at argv[0] is not an option in the table. Returns the
      * number of words that it consumed. If this is 0, an option is a usage
-     * error, and any other word starts the operands. NULL: always 0. */
+     * error, and any other word starts the operands. NULL has the same effect
+     * as a function that always returns 0. */
     unsigned (*other)(void *target, char **argv);
 
     /* Called with the words of each parsed option. May be NULL. */
     void (*took)(void *target, const mrail_option_t *option, char *const *words,
                  unsigned num);
 
-    int operands; /* 1: operands are allowed; 0: they are a usage error */
+    int operands; /* 1 if operands are allowed; otherwise they are a usage
+                   * error */
 } mrail_command_t;
 
 /* Parses the words from argv[1] on into `target`. Returns the index in argv of

@@ -12,17 +12,19 @@
 
 typedef struct pages_reading {
     pages_t *pages;
-    const char *command; /* command name for warnings; NULL: print none */
+    const char *command; /* command name for warnings, or NULL for no
+                          * warnings */
     const char *job;
     int64_t
-        oldest_s; /* skip ended processes that last wrote before this time */
+        oldest_s; /* skip processes that have exited and last wrote before this
+                   * time */
     int ret;      /* 0, or -ENOMEM */
 } pages_reading_t;
 
 static void pages_refuse(const pages_reading_t *reading, const char *path,
                          mrail_page_status_t status)
 {
-    /* GONE: the process ended normally after the directory was read. */
+    /* GONE: the process exited normally after the directory was read. */
     if (status == MRAIL_PAGE_GONE) {
         return;
     }
@@ -58,7 +60,8 @@ static int pages_add(pages_reading_t *reading, const char *path,
     return 1;
 }
 
-/* There may be hundreds of ended processes, so their pages are not copied. */
+/* There may be hundreds of pages of exited processes, so these are not
+ * copied. */
 static int pages_is_old(const pages_reading_t *reading, const char *path)
 {
     int64_t changed_s;

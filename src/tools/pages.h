@@ -9,30 +9,30 @@
 /* A host of an archive (collect_view.h). */
 typedef struct pages_host {
     const char *name;
-    const char *error; /* why the host is missing; NULL: it is not */
-    /* How far its clock was ahead of that of the archive, and the bound of the
-     * error of that number. */
+    const char *error; /* reason why the host is missing, or NULL */
+    /* How far its clock was ahead of the archive's clock, and the maximum error
+     * of this value. */
     int64_t offset_ns;
     uint64_t bound_ns;
 } pages_host_t;
 
 typedef struct pages_item {
     mrail_page_t *page;
-    int alive; /* 1: the process of the page is running */
-    int host;  /* index of its host in an archive; -1: this machine */
+    int alive; /* 1 if the process of the page is running */
+    int host;  /* index of its host in an archive, or -1 for this machine */
 } pages_item_t;
 
 typedef struct pages {
     pages_item_t *items; /* sorted by job and rank */
     unsigned count;
-    /* files that are no telemetry page of this user and version, by reason */
+    /* files that are not telemetry pages of this user and version, by reason */
     unsigned refused[MRAIL_PAGE_STATUSES];
-    unsigned skipped; /* ended processes, by pages_try_read() */
+    unsigned skipped; /* exited processes that pages_try_read() skipped */
 
-    /* For pages of an archive, the viewer sets the following. */
-    const pages_host_t *hosts; /* NULL: pages of this machine */
+    /* Set by the viewer for pages of an archive. */
+    const pages_host_t *hosts; /* NULL for pages of this machine */
     unsigned num_hosts;
-    uint64_t time_ns; /* when they were read; 0: now */
+    uint64_t time_ns; /* time at which they were read, or 0 if live */
 } pages_t;
 
 /* Returns the directory of the telemetry pages: `option` (from --dir),
@@ -44,9 +44,9 @@ const char *pages_dir(const char *option);
  * message if `dir` cannot be read or memory runs out. */
 void pages_read(pages_t *pages, const char *command, const char *dir,
                 const char *job, int warn);
-/* The same for all jobs, without warnings. Skips processes that have ended and
- * last changed their page before `oldest_s`, CLOCK_REALTIME in seconds. Returns
- * 0, or -errno with *pages empty. */
+/* Like pages_read(), for all jobs and without warnings. Skips processes that
+ * have exited and last changed their page before `oldest_s`, CLOCK_REALTIME in
+ * seconds. Returns 0, or -errno with *pages empty. */
 int pages_try_read(pages_t *pages, const char *dir, int64_t oldest_s);
 void pages_cleanup(pages_t *pages);
 
@@ -60,19 +60,19 @@ static inline const char *pages_host_name(const pages_t *pages,
                : NULL;
 }
 
-/* Writes the member "hosts": the hosts of an archive, and how well their clocks
- * are known. Writes nothing for pages of this machine. */
+/* Writes the member "hosts": the hosts of an archive, and the accuracy of their
+ * clocks. Writes no member for pages of this machine. */
 void pages_json_hosts(mrail_json_t *json, const pages_host_t *hosts,
                       unsigned num_hosts);
 
 /* Returns the page of the same process in `pages`, or NULL. */
 const mrail_page_t *pages_find(const pages_t *pages, const mrail_page_t *page);
 
-/* Room for a local time such as "2026-11-20 17:04:05.123456". */
+/* Buffer size for a local time such as "2026-11-20 17:04:05.123456". */
 #define PAGES_TIME 32
 void pages_time(char *text, size_t size, uint64_t time_ns);
 
-/* Room for "rank 3", or "pid 4711" for a process without a rank. */
+/* Buffer size for "rank 3", or "pid 4711" for a process without a rank. */
 #define PAGES_PROCESS 32
 void pages_process(char *text, size_t size, const mrail_page_t *page);
 

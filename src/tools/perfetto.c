@@ -12,22 +12,22 @@ typedef enum wire_type {
     WIRE_BYTES = 2
 } wire_type_t;
 
-/* Room for the largest packet: an event whose texts are all cut. */
-#define PACKET_SIZE 4096u
+/* Size of the largest packet: an event whose texts are all truncated. */
+#define PACKET_SIZE 12288u
 #define VARINT_SIZE 10u
 /* Size of the length of a message inside a packet. The length is known only at
  * the end of the message, so it has a fixed size, with leading zeros. */
 #define LENGTH_SIZE 2u
 
-_Static_assert(PACKET_SIZE <= 1u << (7 * LENGTH_SIZE), "a length has room");
+_Static_assert(PACKET_SIZE <= 1u << (7 * LENGTH_SIZE), "a length fits");
 /* Each text has a tag and a length, and so has each argument. The numbers of an
  * event and its flow take less than 12 varints. */
 _Static_assert((2 * PERFETTO_ARGS + 2) * (PERFETTO_TEXT + 4) +
                        PERFETTO_ARGS * (LENGTH_SIZE + 2) + 12 * VARINT_SIZE <=
                    PACKET_SIZE,
-               "a packet has room");
+               "a packet fits");
 
-/* A packet that is being made. */
+/* A packet under construction. */
 typedef struct packet {
     size_t size;
     uint8_t bytes[PACKET_SIZE];
@@ -80,7 +80,7 @@ static void put_text(packet_t *packet, unsigned field, const char *text)
     }
 }
 
-/* Begins a message inside the packet. Returns its place for message_end(). */
+/* Begins a message inside the packet. Returns its offset for message_end(). */
 static size_t message_begin(packet_t *packet, unsigned field)
 {
     put_tag(packet, field, WIRE_BYTES);
@@ -150,7 +150,7 @@ enum {
 #define ORDER_EXPLICIT 3u
 #define PROCESS_ORDER_EXPLICIT 1u
 
-/* All packets are of one sequence, which has no state. */
+/* All packets belong to one sequence, which has no state. */
 #define SEQUENCE 1u
 
 static void packet_begin(packet_t *packet)
@@ -197,7 +197,7 @@ void perfetto_begin(perfetto_t *trace, FILE *stream, uint64_t real_ns,
     message_end(&packet, begin);
     packet_write(trace, &packet);
 
-    /* The track with id 0 is the parent of all. */
+    /* The track with id 0 is the parent of all tracks. */
     packet_begin(&packet);
     begin = message_begin(&packet, PACKET_TRACK_DESCRIPTOR);
     put_uint(&packet, TRACK_UUID, 0);

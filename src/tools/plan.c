@@ -1,6 +1,6 @@
 /*
- * mrail plan: options, input and planning. Only this code reads the clock, not
- * the library.
+ * mrail plan: options, input and planning. Only this file reads the clock; the
+ * library does not.
  */
 #include "config.h"
 #include "tools/plan_command.h"
@@ -45,11 +45,11 @@ static void help_on_patterns(FILE *stream)
 
 static const mrail_option_t table[] = {
     {"--topo", "FILE",
-     "topology file (mrail-topology(5)); 'this': this node, as hwloc detects "
-     "it; '-': stdin",
+     "topology file (mrail-topology(5)); 'this' is this node, as hwloc detects "
+     "it; '-' is stdin",
      MRAIL_OPTION_TEXT, FIELD(topo), 0, 0, NULL},
     {"--demand", "FILE",
-     "file with lines FROM TO BYTES (mrail-demand(5)); '-': stdin",
+     "file with lines FROM TO BYTES (mrail-demand(5)); '-' is stdin",
      MRAIL_OPTION_TEXT, FIELD(demand), 0, 0, NULL},
     {"--pattern", "SPEC",
      "generate the demands from a pattern: KIND or KIND:SETTING=VALUE,...",
@@ -61,7 +61,7 @@ static const mrail_option_t table[] = {
      "(0.02)",
      MRAIL_OPTION_PPM, FIELD(gap_ppm), MIN_GAP_PPM, 0, NULL},
     {"--relay-threshold", "SIZE",
-     "let only demands above this size use more relays than they need "
+     "let only demands above this size use relays that they do not need "
      "(1000000)",
      MRAIL_OPTION_SIZE, FIELD(relay_threshold), 0, (uint64_t)1 << 62, NULL},
     {"--repeat", "N",
@@ -71,8 +71,7 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_FLAG, FIELD(links), 0, 0, NULL},
     {"--pieces", NULL, "show the pieces of each demand", MRAIL_OPTION_FLAG,
      FIELD(pieces), 0, 0, NULL},
-    {"--compare", NULL,
-     "show other ways to carry out the exchange, with their times",
+    {"--compare", NULL, "show other methods for the exchange, with their times",
      MRAIL_OPTION_FLAG, FIELD(compare), 0, 0, NULL},
     {"--json", NULL, "print one JSON object, with all links", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
@@ -92,9 +91,10 @@ static const mrail_command_t command = {
     .name = PLAN_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Plans which bytes of an exchange go over which rails and relays, so that\n"
-        "the most loaded link carries as little as possible. Shows what the plan\n"
-        "gains, with a proof of how close to the optimum it is.\n",
+        "Plans which bytes of an exchange go over which rails and relays,\n"
+        "so that the most loaded link carries as little as possible. Shows\n"
+        "how much time the plan saves, with a proof of how close to the\n"
+        "optimum it is.\n",
     .options = table,
     .more = help_on_patterns,
     .epilog =
@@ -105,25 +105,27 @@ static void parse_options(options_t *options, char **argv)
 {
     mrail_options_parse(&command, argv, options);
     if (options->topo == NULL) {
-        mrail_tool_usage(PLAN_COMMAND, "no topology: give --topo FILE, or "
-                                       "--topo this");
+        mrail_tool_usage(
+            PLAN_COMMAND,
+            "the topology is missing; give --topo FILE or --topo this");
     }
     if ((options->demand == NULL) == (options->pattern == NULL)) {
-        mrail_tool_usage(PLAN_COMMAND,
-                         "%s: give --demand FILE or --pattern SPEC",
-                         (options->demand == NULL) ? "no demands"
-                                                   : "two sources of demands");
+        mrail_tool_usage(
+            PLAN_COMMAND, "%s; give either --demand FILE or --pattern SPEC",
+            (options->demand == NULL) ? "the demands are missing"
+                                      : "there are two sources of demands");
     }
     if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
         strcmp(options->topo, "-") == 0) {
-        mrail_tool_usage(PLAN_COMMAND, "stdin can be only one file: the "
-                                       "topology or the demands");
+        mrail_tool_usage(
+            PLAN_COMMAND,
+            "only one of --topo and --demand can be '-' (standard input)");
     }
 }
 
 /* ---- Input ---- */
 
-/* Exits. A parse error is a usage error; all others are failures. */
+/* Exits. A parse error is a usage error; all other errors are failures. */
 static void end_on_error(int ret, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
@@ -353,10 +355,11 @@ int main(int argc, char **argv)
     plan_options.relay_threshold = options.relay_threshold;
     ret = mrail_plan_create(run.topo, &plan_options, &run.plan);
     if (ret != 0) {
-        mrail_tool_fail(
-            PLAN_COMMAND, "%s: %s", mrail_tool_file_name(run.topo_name),
-            (ret == -EINVAL) ? "no rail is up, and there is no other link"
-                             : strerror(-ret));
+        mrail_tool_fail(PLAN_COMMAND, "%s: %s",
+                        mrail_tool_file_name(run.topo_name),
+                        (ret == -EINVAL)
+                            ? "all rails are down, and there are no other links"
+                            : strerror(-ret));
     }
     run.plan_s = plan_repeatedly(&run);
     mrail_plan_compare(run.plan);

@@ -1,5 +1,5 @@
-/* The comparison arms that need no long algorithm; plan_arms_fast.c and
- * plan_arms_nimble.c contain the others. */
+/* The comparison methods with short algorithms; plan_arms_fast.c and
+ * plan_arms_nimble.c contain the other methods. */
 #include "config.h"
 #include "tools/plan_arms.h"
 
@@ -35,8 +35,8 @@ static double baseline_relayed(const plan_arms_net_t *net, double planned)
     return MRAIL_MAX(hops - inside, 0);
 }
 
-/* The planner's baseline: each demand whole, on one path with the fewest
- * relays. */
+/* The planner's baseline: each demand is sent undivided on one path with the
+ * fewest relays. */
 static int arm_direct(plan_arms_net_t *net, plan_arm_t *arm)
 {
     mrail_plan_summary_t summary;
@@ -49,7 +49,7 @@ static int arm_direct(plan_arms_net_t *net, plan_arm_t *arm)
 
 /* ---- pairwise ---- */
 
-/* Demands sorted by round, and where each round begins. */
+/* Demands sorted by round, and the index at which each round begins. */
 typedef struct rounds {
     mrail_plan_demand_t *demands;
     size_t *first; /* num_ranks + 1 entries */
@@ -85,7 +85,7 @@ static int sort_rounds(const plan_arms_net_t *net, rounds_t *rounds)
 }
 
 /* Adds the time of a round: the largest load of its demands on the paths of the
- * arm `direct`. */
+ * method `direct`. */
 static int add_round(mrail_plan_t *plan, const rounds_t *rounds, unsigned round,
                      plan_arm_t *arm)
 {
@@ -115,8 +115,8 @@ static int arm_pairwise(plan_arms_net_t *net, plan_arm_t *arm)
     rounds_t rounds;
     int ret;
 
-    /* Only the baseline of these plans is used, so the plans need not be good.
-     */
+    /* Only the baseline of these plans is used, so the plans need not be
+     * optimal. */
     options.gap = options.relayed_gap = 1;
     options.relay_threshold = UINT64_MAX - 1;
     ret = sort_rounds(net, &rounds);
@@ -175,7 +175,7 @@ static int arm_rails(plan_arms_net_t *net, plan_arm_t *arm)
 
 /* ---- SABRE ---- */
 
-/* Returns the time of the bytes of a node over all its NICs together. */
+/* Returns the time that all NICs of a node together need for its bytes. */
 static double nics_time(const plan_arms_net_t *net, unsigned way, unsigned node,
                         double bytes)
 {
@@ -189,9 +189,9 @@ static double nics_time(const plan_arms_net_t *net, unsigned way, unsigned node,
     return (bytes > 0) ? bytes / capacity : 0;
 }
 
-/* The time of the node whose NICs take longest. Unequal NICs are loaded in
- * proportion to their capacities, because the result would otherwise not be a
- * bound. Source: [SABRE]. */
+/* The time of the node whose NICs need the most time. Unequal NICs are loaded
+ * in proportion to their capacities, because the result would otherwise not be
+ * a bound. Source: [SABRE]. */
 static int arm_sabre(plan_arms_net_t *net, plan_arm_t *arm)
 {
     double *bytes = calloc(2 * (size_t)net->num_nodes, sizeof(*bytes));
@@ -220,13 +220,14 @@ static int arm_sabre(plan_arms_net_t *net, plan_arm_t *arm)
     return 0;
 }
 
-/* ---- All arms ---- */
+/* ---- All methods ---- */
 
 typedef struct arm_ops {
     const char *name, *source;
     int (*compute)(plan_arms_net_t *net, plan_arm_t *arm);
     int is_bound;
-    int needs_one_group; /* 1: the arm models neither leaf groups nor uplinks */
+    int needs_one_group; /* 1 if the method models neither leaf groups nor
+                          * uplinks */
 } arm_ops_t;
 
 static const arm_ops_t all_arms[PLAN_NUM_ARMS] = {

@@ -1,9 +1,9 @@
 /*
- * The arm FAST. Source: [FAST]. The bytes between two nodes are first divided
- * evenly over the rails, so that the NICs of a node are equally loaded. Then
- * stages follow, in which each node sends to at most one node and receives from
- * at most one (plan_arms_stages.c). The traffic within nodes overlaps with the
- * stages.
+ * The method FAST. Source: [FAST]. The bytes between two nodes are first
+ * divided evenly over the rails, so that the NICs of a node are equally loaded.
+ * Then stages follow, in which each node sends to at most one node and receives
+ * from at most one node (plan_arms_stages.c). The traffic within nodes overlaps
+ * with the stages.
  */
 #include "config.h"
 #include "tools/plan_arms_priv.h"
@@ -17,7 +17,7 @@
 typedef struct entry {
     size_t tile; /* sending node * num_nodes + receiving node */
     const mrail_plan_demand_t *demand;
-    double left; /* bytes that have no rail yet */
+    double left; /* bytes that are not assigned to a rail yet */
 } entry_t;
 
 typedef struct fast {
@@ -37,7 +37,8 @@ static int compare_entries(const void *a, const void *b)
     return (x->demand > y->demand) - (x->demand < y->demand);
 }
 
-/* Lists the demands between nodes, by tile, and adds the others to the net. */
+/* Lists the demands between nodes, by tile, and adds all other demands to the
+ * net. */
 static void list_entries(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
 {
     for (size_t i = 0; i < net->num_demands; ++i) {
@@ -49,10 +50,11 @@ static void list_entries(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
         if (kind == PLAN_ARMS_LINKED || kind == PLAN_ARMS_RELAYED) {
             plan_arms_net_add_inside(net, i, kind);
         } else if (kind == PLAN_ARMS_RAILS && from == to) {
-            snprintf(arm->why, sizeof(arm->why),
-                     "rank %u to rank %u: on one node over rails, but "
-                     "stages are only between nodes",
-                     d->from, d->to);
+            snprintf(
+                arm->why, sizeof(arm->why),
+                "rank %u and rank %u are on one node and use rails, but stages "
+                "are only between nodes",
+                d->from, d->to);
             return;
         } else if (kind == PLAN_ARMS_RAILS) {
             fast->entries[fast->num_entries++] =
@@ -65,8 +67,9 @@ static void list_entries(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
           compare_entries);
 }
 
-/* Puts bytes of an entry on rails with room. `relays` selects the rails: bit 1
- * is set if the sender needs a relay, and bit 0 if the receiver needs one. */
+/* Assigns bytes of an entry to rails with free capacity. `relays` selects the
+ * rails: bit 1 is set if the sender needs a relay, and bit 0 if the receiver
+ * needs one. */
 static void fill_rails(plan_arms_net_t *net, entry_t *entry, uint32_t rails,
                        unsigned relays, double *room)
 {
@@ -101,7 +104,7 @@ static void balance(plan_arms_net_t *net, entry_t *entries, size_t num,
             fill_rails(net, &entries[i], rails, relays, room);
         }
     }
-    /* Rounding errors. */
+    /* Ignore rounding errors. */
     for (size_t i = 0; i < num; ++i) {
         if (entries[i].left > 0) {
             plan_arms_net_add_rail(net, entries[i].demand,
@@ -183,9 +186,10 @@ int plan_arm_fast(plan_arms_net_t *net, plan_arm_t *arm)
     int ret = -ENOMEM;
 
     if (net->num_nodes > PLAN_ARMS_MAX_STAGE_NODES) {
-        snprintf(arm->why, sizeof(arm->why),
-                 "%u nodes: stages are computed for at most %u", net->num_nodes,
-                 PLAN_ARMS_MAX_STAGE_NODES);
+        snprintf(
+            arm->why, sizeof(arm->why),
+            "there are %u nodes, but stages can be computed for at most %u",
+            net->num_nodes, PLAN_ARMS_MAX_STAGE_NODES);
         return 0;
     }
     fast.entries = malloc((net->num_demands + 1) * sizeof(*fast.entries));

@@ -1,4 +1,4 @@
-/* The model of links that the comparison arms use. */
+/* The model of links that the comparison methods use. */
 #include "config.h"
 #include "tools/plan_arms_net.h"
 
@@ -75,8 +75,8 @@ static void sort_ranks(plan_arms_net_t *net)
     }
 }
 
-/* Returns where the number of a link is stored, or NULL for uplinks, which no
- * arm uses. */
+/* Returns the address at which the number of a link is stored, or NULL for
+ * uplinks, which the methods do not use. */
 static uint32_t *place_of(plan_arms_net_t *net, const mrail_plan_link_t *link)
 {
     size_t rail_at = (size_t)link->a * net->num_rails + link->b;
@@ -134,9 +134,9 @@ int plan_arms_net_reaches(const plan_arms_net_t *net, uint32_t rank,
 }
 
 /* Lists the relays of a rank for a rail in the order of the planner, which
- * begins after the rank's own place. Relays are the ranks of its node that
- * reach the rail and to which it has a link. The bound of the planner covers no
- * other relays. */
+ * begins after the rank's own index. Relays are the ranks of its node that
+ * reach the rail and to which it has a link. The planner's bound covers only
+ * these relays. */
 static void list_relays(plan_arms_net_t *net, uint32_t rank, unsigned rail,
                         const uint32_t *all, uint32_t num)
 {

@@ -1,6 +1,6 @@
 /*
- * A model of the links of a topology for the comparison arms, with the bytes
- * that an arm puts on each link. The links come from a plan.
+ * A model of the links of a topology for the comparison methods, with the bytes
+ * that a method puts on each link. The links come from a plan.
  */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_NET_H
 #define MRAIL_TOOLS_PLAN_ARMS_NET_H
@@ -26,16 +26,22 @@ typedef struct plan_arms_net {
     size_t num_demands;
     unsigned num_nodes, num_rails, num_ranks, num_links, num_leaf_groups;
     mrail_plan_link_t *links; /* links in the order of the plan */
-    double *bytes;            /* by link, for the current arm */
-    double relayed;           /* bytes times relays, for the current arm */
+    double *bytes;            /* by link, for the current method */
+    double relayed;           /* bytes times relays, for the current method */
     uint32_t *words;          /* memory of the following arrays */
-    /* Link numbers. MRAIL_PLAN_NONE means that the rail is down, or that there
-     * is no limit or link. Indexed by direction and node * num_rails + rail, by
-     * direction and rank * num_rails + rail, by direction and rank, and by rank
-     * and place of the other rank. */
-    uint32_t *port[PLAN_ARMS_WAYS], *reach[PLAN_ARMS_WAYS];
-    uint32_t *to_switch[PLAN_ARMS_WAYS], *gpu_link;
-    uint32_t *place; /* by rank: its index in its node */
+    /* Link number of a port, by direction and node * num_rails + rail;
+     * MRAIL_PLAN_NONE if the rail is down. */
+    uint32_t *port[PLAN_ARMS_WAYS];
+    /* Link number of a rank's limit on a rail, by direction and rank *
+     * num_rails + rail; MRAIL_PLAN_NONE if there is no limit. */
+    uint32_t *reach[PLAN_ARMS_WAYS];
+    /* Link number between a GPU and the switch, by direction and rank;
+     * MRAIL_PLAN_NONE if there is no link. */
+    uint32_t *to_switch[PLAN_ARMS_WAYS];
+    /* Link number between two GPUs, by rank and place of the other rank;
+     * MRAIL_PLAN_NONE if there is no link. */
+    uint32_t *gpu_link;
+    uint32_t *place; /* index of a rank in its node, by rank */
     /* The ranks of node n are ranks[first[n]] to ranks[first[n + 1] - 1]. */
     uint32_t *first, *ranks;
     /* The same relays as in the planner, up to MRAIL_PLAN_MAX_RELAYS for each

@@ -1,14 +1,15 @@
 /*
- * The arm NIMBLE. Source: [NIMBLE] IV-B, V-B. The ranks take turns. Each routes
- * a fraction of its remaining bytes over the path that costs the least at that
- * moment. The cost of a path is the cost of its most expensive link, so any
- * increasing function of the load orders paths without relays in the same way.
+ * The method NIMBLE. Source: [NIMBLE] IV-B, V-B. The ranks take turns. Each
+ * rank routes a fraction of its remaining bytes over the path that currently
+ * costs the least. The cost of a path is the cost of its most expensive link,
+ * so any increasing function of the load orders paths without relays in the
+ * same way.
  *
  * Where the paper leaves details open, this file makes the following choices.
  * The load of a link includes the bytes to be routed, because otherwise all
  * idle links would cost the same, even slow ones. The fraction is 1/4. A relay
  * raises the cost by the fraction 1 MB / (bytes of the demand). Demands of at
- * most 1 MB use no more relays than needed.
+ * most 1 MB use only the relays that they need.
  */
 #include "config.h"
 #include "tools/plan_arms_priv.h"
@@ -18,7 +19,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define SMALL 1e6 /* bytes of a demand that takes no extra relays */
+#define SMALL 1e6 /* maximum bytes of a demand without extra relays */
 #define FRACTION 0.25
 /* A remainder of at most this many bytes is not divided. */
 #define LEAST_INCREMENT 65536.0
@@ -52,7 +53,7 @@ static double largest_load(const plan_arms_net_t *net, const uint32_t *links,
     return most;
 }
 
-/* Keeps the better of two paths in *best. */
+/* Stores the better of two paths in *best. */
 static void take_better(const plan_arms_net_t *net, const nimble_demand_t *d,
                         nimble_path_t *path, nimble_path_t *best)
 {
@@ -155,7 +156,7 @@ static void route_increment(plan_arms_net_t *net, nimble_demand_t *d)
     d->left -= d->increment;
 }
 
-/* Lists the demands that travel. Returns their number. */
+/* Lists the demands that are planned. Returns their number. */
 static size_t list_demands(const plan_arms_net_t *net, nimble_demand_t *list,
                            plan_arm_t *arm)
 {

@@ -1,9 +1,9 @@
 /*
  * Stages of an exchange between nodes. In a stage, each node sends to at most
- * one node and receives from at most one. Source: [FAST], after [Birkhoff]: a
- * matrix whose rows and columns have equal sums is a sum of permutation
- * matrices. Empty bytes pad the rows and columns to the largest sum. The node
- * with this sum is therefore busy in each stage.
+ * one node and receives from at most one node. Source: [FAST], after
+ * [Birkhoff]: a matrix whose rows and columns have equal sums is a sum of
+ * permutation matrices. Padding raises all rows and columns to the largest sum.
+ * The node with this sum is therefore busy in each stage.
  */
 #include "config.h"
 #include "tools/plan_arms_priv.h"
@@ -44,8 +44,8 @@ static uint64_t column_sum(const stages_t *stages, unsigned receiver)
     return sum;
 }
 
-/* Pads all rows and columns to the largest sum: fills the first row and the
- * first column that lack bytes, until none does. */
+/* Pads all rows and columns to the largest sum. Fills the first row and the
+ * first column that lack bytes, until all are full. */
 static void pad(stages_t *stages, uint64_t *lacking)
 {
     unsigned n = stages->num_nodes, sender = 0, receiver = 0;
@@ -75,7 +75,7 @@ static void pad(stages_t *stages, uint64_t *lacking)
 }
 
 /* Finds a receiver for a sender, and other receivers for the senders that lose
- * theirs. Source: Kuhn's augmenting paths. */
+ * their receivers. Source: Kuhn's augmenting paths. */
 static int find_receiver(stages_t *stages, unsigned sender)
 {
     const size_t first = (size_t)sender * stages->num_nodes;
@@ -96,8 +96,8 @@ static int find_receiver(stages_t *stages, unsigned sender)
     return 0;
 }
 
-/* Gives each sender a receiver. This is possible because all rows and columns
- * have the same sum. */
+/* Assigns a receiver to each sender. This is possible because all rows and
+ * columns have the same sum. */
 static void match(stages_t *stages)
 {
     for (unsigned i = 0; i < stages->num_nodes; ++i) {

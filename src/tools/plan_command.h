@@ -16,9 +16,9 @@
 
 /* A computed plan and its inputs. */
 typedef struct plan_run {
-    const char *topo_name, *demand_name; /* names that the command line gives */
+    const char *topo_name, *demand_name; /* names given on the command line */
     uint64_t seed;
-    char *topo_text, *demand_text; /* demand_text NULL: from a pattern */
+    char *topo_text, *demand_text; /* demand_text is NULL for a pattern */
     size_t demand_length;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
@@ -34,11 +34,12 @@ typedef struct plan_run {
     plan_arm_t arms[PLAN_NUM_ARMS]; /* valid if with_arms is 1 */
 } plan_run_t;
 
-/* These print to stdout. */
+/* Print to stdout. */
 void plan_show(const plan_run_t *run);
 void plan_show_json(const plan_run_t *run);
 
-/* Print the comparison arms: as a table, and as a member of the JSON object. */
+/* Print the comparison methods: as a table, and as a member of the JSON
+ * object. */
 void plan_arms_show(const plan_run_t *run);
 void plan_arms_show_json(mrail_json_t *json, const plan_run_t *run);
 

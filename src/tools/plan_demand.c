@@ -21,7 +21,7 @@ typedef struct generator {
     /* zipf: by receiver; moe: running sum by expert; incast: position in
      * `order` */
     uint64_t *weights;
-    uint32_t *order; /* ranks or experts in an order drawn from the seed */
+    uint32_t *order; /* ranks or experts in an order determined by the seed */
     mrail_plan_demand_t *demands;
     size_t num, room;
     char *why;
@@ -37,7 +37,7 @@ typedef struct kind_ops {
     void (*fill)(generator_t *generator, unsigned from);
 } kind_ops_t;
 
-/* Fills `order` with 0 to num - 1 in an order drawn from the seed. */
+/* Fills `order` with 0 to num - 1 in a random order determined by the seed. */
 static void shuffle(uint32_t *order, unsigned num, uint64_t seed)
 {
     mrail_rng_t rng;
@@ -71,7 +71,7 @@ static void fill_hotspot(generator_t *generator, unsigned from)
 
 /* ---- zipf ---- */
 
-/* The i-th rank in the order gets the i-th weight. */
+/* The i-th rank in the order has the i-th weight. */
 static int prepare_zipf(generator_t *generator)
 {
     uint64_t *sorted = malloc(generator->num_ranks * sizeof(*sorted));
@@ -89,7 +89,8 @@ static int prepare_zipf(generator_t *generator)
 }
 
 /* Divides the bytes by weight, rounded down. Fewer bytes remain than there are
- * ranks, so the ranks after the sender get one each until none is left. */
+ * ranks, so each rank after the sender receives one more byte until all bytes
+ * are used. */
 static void fill_zipf(generator_t *generator, unsigned from)
 {
     uint64_t size = generator->pattern->size, left = size, sum = 0;
@@ -171,8 +172,8 @@ static int has_expert(const unsigned *chosen, unsigned num, unsigned expert)
     return 0;
 }
 
-/* Draws an expert that was not yet chosen for the token. After many
- * unsuccessful draws, returns the most popular expert that is left. */
+/* Chooses a random expert that was not yet chosen for the token. After many
+ * unsuccessful attempts, returns the most popular expert that is left. */
 static unsigned choose_expert(const generator_t *generator, mrail_rng_t *rng,
                               const unsigned *chosen, unsigned num)
 {
@@ -193,8 +194,8 @@ static unsigned choose_expert(const generator_t *generator, mrail_rng_t *rng,
 
 #define MAX_K 64u
 
-/* Blocks of consecutive experts are placed on each rank. A token is sent to a
- * rank only once, even if several of its experts are there. */
+/* Blocks of consecutive experts are assigned to each rank. A token is sent to a
+ * rank only once, even if the rank hosts several of its experts. */
 static void fill_moe(generator_t *generator, unsigned from)
 {
     const plan_demand_pattern_t *pattern = generator->pattern;
@@ -236,8 +237,8 @@ static unsigned row_length(const generator_t *generator)
     return generator->num_ranks / rows;
 }
 
-/* Returns 1 for the two ends in one dimension, and for the frame of the grid in
- * two. */
+/* Returns 1 for the two ends in one dimension, and for the boundary of the grid
+ * in two dimensions. */
 static int at_boundary(unsigned rank, unsigned length, unsigned rows)
 {
     unsigned x = rank % length, y = rank / length;
@@ -277,19 +278,20 @@ static void fill_stencil(generator_t *generator, unsigned from)
 
 /* ---- incast ---- */
 
-/* The first ranks in the order receive, and the next ones send. */
+/* The first ranks in the order receive, and the next ranks send. */
 static int prepare_incast(generator_t *generator)
 {
     const plan_demand_pattern_t *pattern = generator->pattern;
 
     if (pattern->receivers + pattern->senders > generator->num_ranks ||
         pattern->receivers == generator->num_ranks) {
-        snprintf(generator->why, generator->why_size,
-                 "%llu receivers and %llu senders: there are %u ranks, and "
-                 "none can be both",
-                 (unsigned long long)pattern->receivers,
-                 (unsigned long long)MRAIL_MAX(pattern->senders, 1u),
-                 generator->num_ranks);
+        snprintf(
+            generator->why, generator->why_size,
+            "%llu receivers and %llu senders are too many: there are %u ranks, "
+            "and a rank cannot be both",
+            (unsigned long long)pattern->receivers,
+            (unsigned long long)MRAIL_MAX(pattern->senders, 1u),
+            generator->num_ranks);
         return -EINVAL;
     }
     shuffle(generator->order, generator->num_ranks, generator->seed);
@@ -310,9 +312,9 @@ static void fill_incast(generator_t *generator, unsigned from)
          place >= pattern->receivers + pattern->senders)) {
         return;
     }
-    /* If the size is not divisible, some receivers get one byte more. The
-     * choice of receivers differs between senders, so that no receiver gets all
-     * extra bytes. */
+    /* If the size is not divisible, some receivers receive one byte more. The
+     * choice of these receivers differs between senders, so that no receiver
+     * receives all extra bytes. */
     for (unsigned i = 0; i < pattern->receivers; ++i) {
         unsigned at = (unsigned)((place + i) % pattern->receivers);
 
@@ -356,7 +358,8 @@ static int take_row(generator_t *generator, unsigned from)
     }
     if (generator->num > PLAN_DEMAND_MAX) {
         snprintf(generator->why, generator->why_size,
-                 "more than %zu pairs of ranks", PLAN_DEMAND_MAX);
+                 "the demands have more than %zu pairs of ranks",
+                 PLAN_DEMAND_MAX);
         return -ENOSPC;
     }
     return 0;

@@ -1,8 +1,8 @@
 /*
- * Demands computed from patterns, such as that of `mrail bench`. The same
- * pattern, number of ranks and seed give the same demands on every machine,
- * because all arithmetic is on integers. Even fractional powers are computed
- * from integer squares and square roots (plan_zipf()).
+ * Demands computed from patterns, such as the pattern of `mrail bench`. The
+ * same pattern, number of ranks and seed yield the same demands on every
+ * machine, because all arithmetic is on integers. Even fractional powers are
+ * computed from integer squares and square roots (plan_zipf()).
  *
  * Pure, except for the memory of the result.
  */
@@ -31,20 +31,21 @@ typedef enum plan_demand_kind {
 /* Fields that a pattern does not use are 0. */
 typedef struct plan_demand_pattern {
     uint64_t kind; /* plan_demand_kind_t */
-    /* bytes that a rank sends in total; stencil: to each neighbour */
+    /* bytes that a rank sends in total; stencil: bytes to each neighbour */
     uint64_t size;
     uint64_t fraction_ppm; /* hotspot: fraction sent to the hot receiver */
-    /* hotspot; 1: rank 0 is the hot receiver of all ranks */
+    /* hotspot: 1 if rank 0 is the hot receiver of all ranks */
     uint64_t one;
     /* zipf: exponent; moe: exponent of the experts' popularity */
     uint64_t exponent_ppm;
     uint64_t k;         /* moe: experts per token */
-    uint64_t experts;   /* moe: number of experts; 0: four per rank */
+    uint64_t experts;   /* moe: number of experts, or 0 for four per rank */
     uint64_t tokens;    /* moe: tokens per rank */
     uint64_t hidden;    /* moe: bytes per token */
     uint64_t dims;      /* stencil: dimensions, 1 or 2 */
     uint64_t boundary;  /* stencil: factor at the boundary */
-    uint64_t senders;   /* incast: senders; 0: all ranks that do not receive */
+    uint64_t senders;   /* incast: senders, or 0 for all ranks that do not
+                         * receive */
     uint64_t receivers; /* incast: receivers */
 } plan_demand_pattern_t;
 

@@ -32,9 +32,9 @@ typedef struct setting {
 
 static const struct {
     const char *name, *what;
-    setting_t settings[MAX_SETTINGS]; /* ends with a NULL name */
+    setting_t settings[MAX_SETTINGS]; /* the last name is NULL */
 } kinds[PLAN_DEMAND_NUM_KINDS] = {
-    [PLAN_DEMAND_UNIFORM] = {"uniform", "evenly to all others", {SIZE}},
+    [PLAN_DEMAND_UNIFORM] = {"uniform", "evenly to all other ranks", {SIZE}},
     [PLAN_DEMAND_HOTSPOT] =
         {"hotspot",
          "a fraction to rank + P/2 (to=shift) or 0 (to=single)",
@@ -74,8 +74,8 @@ static uint64_t *field_of(plan_demand_pattern_t *pattern,
     return (uint64_t *)((char *)pattern + setting->offset);
 }
 
-/* Parses "0.7", "1" or ".5" as millionths. Rejects more than six digits after
- * the point. */
+/* Parses "0.7", "1" or ".5" as millionths. Rejects more than six decimal
+ * places. */
 static int read_ppm(const char *text, uint64_t max, uint64_t *value_p)
 {
     const char *point = strchr(text, '.');
@@ -171,7 +171,7 @@ static int read_setting(plan_demand_pattern_t *pattern, char *word,
         return -EINVAL;
     }
     if (*seen & (1u << i)) {
-        snprintf(why, size, "'%s' appears twice", word);
+        snprintf(why, size, "'%s' may appear only once", word);
         return -EINVAL;
     }
     *seen |= 1u << i;

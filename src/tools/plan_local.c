@@ -1,7 +1,7 @@
 /*
  * mrail plan --topo this: describes this node, using hwloc. Rails are the RDMA
  * devices, sorted by name. GPUs are the devices that hwloc lists as GPUs. The
- * rail nearest to a GPU is the one that shares the innermost part of the
+ * rail nearest to a GPU is the rail that shares the innermost part of the
  * machine with it, such as a PCI bridge rather than a processor package.
  *
  * GPU links and other nodes are not detected. To add them, save the text with
@@ -16,9 +16,10 @@
 
 int plan_this_node(char **text_p, char *why, size_t size)
 {
-    snprintf(why, size,
-             "--topo this: built without hwloc (libhwloc-dev, then "
-             "configure): give --topo FILE");
+    snprintf(
+        why, size,
+        "--topo this requires a build with hwloc (install libhwloc-dev and run "
+        "configure again); give --topo FILE");
     return -ENOTSUP;
 }
 
@@ -50,8 +51,8 @@ static int is_osdev(hwloc_obj_t object, hwloc_obj_osdev_type_t type)
     return object->attr->osdev.type == type && object->name != NULL;
 }
 
-/* Finds the rails, up to the planner's limit. *all_p counts all of them, so
- * that a message can say how many were left out. */
+/* Finds the rails, up to the planner's limit. Writes the number of all RDMA
+ * devices to *all_p for a message. */
 static void find_rails(machine_t *machine, unsigned *all_p)
 {
     hwloc_obj_t object = NULL;
@@ -92,7 +93,8 @@ static double port_rate(const char *device)
 }
 
 /* Returns the rate of a rail in Gb/s, from its port or its PCI slot, or 0 if
- * unknown. A machine that was read from a file (HWLOC_XMLFILE) has no ports. */
+ * unknown. The ports of a machine that was read from a file (HWLOC_XMLFILE) are
+ * unknown. */
 static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
 {
     double gbps = hwloc_topology_is_thissystem(machine->hwloc)
@@ -108,8 +110,8 @@ static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
 
 /* ---- Ranks ---- */
 
-/* Returns the number of steps from an object up to the first one that contains
- * both. */
+/* Returns the number of steps from an object up to the first object that
+ * contains both. */
 static unsigned distance(hwloc_obj_t from, hwloc_obj_t to)
 {
     unsigned steps = 0;
@@ -124,7 +126,7 @@ static unsigned distance(hwloc_obj_t from, hwloc_obj_t to)
     return steps;
 }
 
-/* Returns the nearest rail. Among equally near rails, it is the one with the
+/* Returns the nearest rail. Among equally near rails, returns the rail with the
  * fewest ranks. */
 static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
 {
@@ -193,9 +195,9 @@ static int write_machine(machine_t *machine, FILE *stream, char *why,
 
     find_rails(machine, &all);
     if (all == 0) {
-        snprintf(why, size,
-                 "--topo this: this machine has no RDMA device: "
-                 "give --topo FILE");
+        snprintf(
+            why, size,
+            "--topo this: this machine has no RDMA device; give --topo FILE");
         return -ENODEV;
     }
     fprintf(stream, "nodes 1\nrails %u # of %u RDMA devices\n",
@@ -205,8 +207,7 @@ static int write_machine(machine_t *machine, FILE *stream, char *why,
 
         if (gbps <= 0) {
             snprintf(why, size,
-                     "--topo this: the rate of %s is unknown: give "
-                     "--topo FILE",
+                     "--topo this: the rate of %s is unknown; give --topo FILE",
                      machine->rails[r]->name);
             return -ENODEV;
         }

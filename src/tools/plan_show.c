@@ -82,7 +82,7 @@ double plan_gap(double value, double bound)
 typedef struct row {
     mrail_plan_link_t link;
     unsigned index;
-    double load; /* the larger of the loads before and after */
+    double load; /* maximum of the loads before and after */
 } row_t;
 
 static int compare_rows(const void *a, const void *b)
@@ -125,7 +125,7 @@ static void print_rows(const row_t *rows, unsigned num, const plan_run_t *run)
         printf("\n");
     }
     if (shown < num) {
-        printf("%u more links carry bytes: --links\n", num - shown);
+        printf("%u more links carry bytes; --links shows all\n", num - shown);
     }
 }
 

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANK_CELLS 32u /* per node; if there are more, ranks share cells */
+#define MAX_RANK_CELLS 32u /* per node; with more ranks, ranks share cells */
 #define HEAD 86            /* height above the maps */
 #define LABEL 64           /* width to the left of the maps */
 #define GAP 10             /* width between groups of cells */
-/* minimum width of a group, to leave room for its name */
+/* minimum width of a group, which must fit its name */
 #define MIN_GROUP 52
 
 typedef enum group {
@@ -37,7 +37,7 @@ typedef struct cell {
 typedef struct map {
     const plan_run_t *run;
     FILE *stream;
-    /* num_leaf_groups: 0 without uplinks */
+    /* num_leaf_groups is 0 without uplinks */
     unsigned num_nodes, num_rails, num_leaf_groups;
     unsigned rank_cells; /* cells for the ranks of a node */
     unsigned most_ranks; /* maximum number of ranks on a node */
@@ -277,7 +277,7 @@ static void draw_row(const map_t *map, unsigned panel, unsigned row)
     unsigned y = row_y(map, row);
     int is_group = row >= map->num_nodes;
 
-    /* Label only as many rows as there is room for. */
+    /* Skip labels if the rows are too low for all of them. */
     if (map->height >= 9 || row % MRAIL_DIV_ROUND_UP(9, map->height) == 0) {
         fprintf(map->stream,
                 "<text x=\"%u\" y=\"%u\" class=\"s\">%s %u</text>\n",
@@ -364,14 +364,15 @@ static void draw_title(const map_t *map)
     print_text(map->stream, run->demand_name);
     fprintf(map->stream, " on ");
     print_text(map->stream, run->topo_name);
-    fprintf(map->stream,
-            ": %s</text>\n<text x=\"10\" y=\"38\" class=\"t\">most loaded "
-            "link: %s before, %s after, proved within %.2f %% of the least"
-            "</text>\n<text x=\"10\" y=\"54\" class=\"t\">%s relayed, %llu "
-            "pieces of %zu demands</text>\n",
-            text[0], text[1], text[2],
-            100 * plan_gap(s->congestion, s->congestion_bound), text[3],
-            (unsigned long long)s->num_pieces, run->num_demands);
+    fprintf(
+        map->stream,
+        ": %s</text>\n<text x=\"10\" y=\"38\" class=\"t\">most loaded link: %s "
+        "before, %s after, proved within %.2f %% of the minimum</text>\n<text "
+        "x=\"10\" y=\"54\" class=\"t\">%s relayed, %llu pieces of %zu "
+        "demands</text>\n",
+        text[0], text[1], text[2],
+        100 * plan_gap(s->congestion, s->congestion_bound), text[3],
+        (unsigned long long)s->num_pieces, run->num_demands);
 }
 
 void plan_show_svg(const plan_run_t *run, FILE *stream)

@@ -4,7 +4,7 @@
  *
  * A demand is a line "FROM TO BYTES", with lists of ranks as in a topology, and
  * bytes with k, m or g as powers of 1024. If several lines name the same pair
- * of ranks, their bytes add up.
+ * of ranks, their bytes are added.
  *
  * Pure: accesses no file or clock. If the text has an error, there is no
  * result.
@@ -23,8 +23,8 @@
 #define PLAN_TEXT_MAX_TOTAL ((uint64_t)1 << 62)
 #define PLAN_TEXT_WHY_MAX 384
 
-/* Like mrail_topo_text_read(), without the numbers of lines. The caller
- * destroys the topology. */
+/* Like mrail_topo_text_read(), without the line numbers. The caller destroys
+ * the topology. */
 static inline int plan_text_topo(const char *name, const char *text,
                                  size_t length, mrail_plan_topo_t **topo_p,
                                  char *why, size_t size)

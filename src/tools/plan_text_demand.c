@@ -16,15 +16,15 @@
 typedef struct entry {
     uint64_t bytes;
     unsigned first_from, last_from, first_to, last_to;
-    unsigned next; /* next entry of the same list; 0: last */
+    unsigned next; /* next entry of the same list, or 0 for the last */
 } entry_t;
 
 /* Entries are kept in lists: one list for each sender that a line names alone,
  * and one for all lines with several senders. A long text of single pairs
- * therefore need not be searched for every sender. */
+ * therefore does not have to be searched for every sender. */
 typedef struct reader {
     unsigned num_ranks;
-    unsigned *alone; /* first entry for each sender; 0: none */
+    unsigned *alone; /* first entry for each sender, or 0 */
     unsigned several;
     entry_t *entries; /* entries[0] is unused */
     size_t num, room;
@@ -36,7 +36,8 @@ typedef struct reader {
     size_t num_demands, demand_room;
 } reader_t;
 
-/* Makes room for one more item after `num` items. */
+/* Enlarges the array if necessary, so that another item fits after the first
+ * `num` items. */
 static int grow(void **items_p, size_t num, size_t *room_p, size_t item_size)
 {
     size_t room = (*room_p == 0) ? 64 : 2 * *room_p;
@@ -164,9 +165,7 @@ static int read_line(mrail_text_line_t *line, void *arg)
     }
     if (reader->num_ranks > 1 && mrail_text_list_count(&from) == 1 &&
         mrail_text_list_count(&to) == 1 && from.first[0] == to.first[0]) {
-        return mrail_text_fail(line,
-                               "rank %u to itself: nothing has to be "
-                               "sent",
+        return mrail_text_fail(line, "rank %u does not send to itself",
                                from.first[0]);
     }
     return (bytes == 0) ? 0 : add_parts(reader, &from, &to, bytes);
@@ -187,7 +186,8 @@ static int add_demand(reader_t *reader, unsigned from, unsigned to)
     int ret;
 
     if (reader->num_demands == PLAN_TEXT_MAX_DEMANDS) {
-        return mrail_text_fail(reader->line, "more than %zu pairs of ranks",
+        return mrail_text_fail(reader->line,
+                               "the demands have more than %zu pairs of ranks",
                                PLAN_TEXT_MAX_DEMANDS);
     }
     ret = grow(&demands, reader->num_demands, &reader->demand_room,
@@ -263,7 +263,7 @@ int plan_text_demands(const char *name, const char *text, size_t length,
 
 typedef struct finder {
     unsigned num_ranks, from, to;
-    unsigned number; /* line number; 0: not found yet */
+    unsigned number; /* line number, or 0 if not found yet */
 } finder_t;
 
 static int find_line(mrail_text_line_t *line, void *arg)

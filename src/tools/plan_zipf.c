@@ -1,8 +1,8 @@
 /*
  * Powers in integer arithmetic. The pow(), exp() and log() of C libraries
- * differ in the last bit between machines, and one bit can decide which expert
- * a token goes to. Therefore n^-s is computed as 2^-(s log2 n): the logarithm
- * with integer squares, and the power with integer square roots.
+ * differ in the last bit between machines, and one bit can determine the expert
+ * to which a token goes. Therefore, n^-s is computed as 2^-(s log2 n): the
+ * logarithm with integer squares, and the power with integer square roots.
  */
 #include "config.h"
 #include "tools/plan_demand.h"

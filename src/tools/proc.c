@@ -13,7 +13,7 @@ static void threads_add(proc_threads_t *threads, const char *path)
     FILE *stream = fopen(path, "re");
 
     if (stream == NULL) {
-        return; /* the thread has ended */
+        return; /* the thread has exited */
     }
     if (fscanf(stream, "%llu %llu", &run, &delay) == 2) {
         threads->run += run;
@@ -46,7 +46,8 @@ proc_threads_t proc_threads(unsigned pid)
     return threads;
 }
 
-/* The state follows the name of the program, which may contain anything. */
+/* The state follows the name of the program, which may contain any
+ * characters. */
 char proc_state(unsigned pid)
 {
     char path[64], text[512], state = '?';

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Times of the threads of a process, ns since their start. */
+/* Times of the threads of a process, in ns since they started. */
 typedef struct proc_threads {
     uint64_t run, delay; /* on a core, and waiting for one */
     int is_known;
@@ -12,11 +12,12 @@ typedef struct proc_threads {
 
 proc_threads_t proc_threads(unsigned pid);
 
-/* Returns the state as in proc_pid_stat(5); '?': unknown. */
+/* Returns the state as in proc_pid_stat(5), or '?' if unknown. */
 char proc_state(unsigned pid);
 
-/* Fractions of a time for which the threads of a process ran, and waited for a
- * core; below 0: unknown. Above 1 with several threads. */
+/* Fractions of an interval in which the threads of a process ran, and waited
+ * for a core. They are summed over threads, so they may exceed 1. Negative if
+ * unknown. */
 typedef struct proc_shares {
     double run, delay;
 } proc_shares_t;

@@ -1,5 +1,5 @@
 /*
- * rank-rail: assigns each rank of a node one rail and executes the program.
+ * rank-rail: binds each rank of a node to one rail and executes the program.
  * mpirun starts it for every rank of `mrail run --bind-rails`:
  *
  *   rank-rail mrail|stock NODES DEVICE,DEVICE,... -- CMD [ARG...]
@@ -7,10 +7,10 @@
  * If NODES > 0, the ranks are divided into emulated nodes in blocks. If it is
  * 0, the launcher's local ranks are used.
  *
- * Rank i of a node uses GPU i modulo the number of GPUs, as most programs do.
- * It gets the rail that is nearest to this GPU. Among equally near rails, it
- * gets the one with the fewest ranks. Without GPUs, ranks get rails in
- * rotation.
+ * Rank i of a node is expected to use GPU i modulo the number of GPUs, as in
+ * most programs. It is bound to the nearest rail of this GPU or, among equally
+ * near rails, to the rail with the fewest ranks. Without GPUs, ranks are
+ * assigned to rails in rotation.
  */
 #include "config.h"
 #include "base/launch.h"
@@ -28,9 +28,10 @@
 
 static _Noreturn void no_rank(void)
 {
-    mrail_tool_fail(COMMAND,
-                    "--bind-rails: no launcher (mpirun, srun) has set the "
-                    "rank of this process: was it started by one?");
+    mrail_tool_fail(
+        COMMAND,
+        "--bind-rails requires a launcher that sets the rank of this process, "
+        "such as mpirun or srun");
 }
 
 /* Returns the index of this rank among the ranks of its node. */
@@ -86,7 +87,7 @@ static unsigned read_rails(const char *list, rail_t *rails)
     return num;
 }
 
-/* Finds the GPUs that this process sees. Returns their number. */
+/* Finds the GPUs that are visible to this process. Returns their number. */
 static unsigned read_gpus(mrail_place_t *gpus)
 {
     mrail_cuda_device_t devices[MRAIL_CUDA_MAX_DEVICES];
@@ -122,8 +123,8 @@ static rail_t *next_rail(rail_t *rails, unsigned num, const mrail_place_t *gpu)
     return best;
 }
 
-/* Selects the rail of a rank. All ranks of a node make the same choices for the
- * ranks before them. */
+/* Selects the rail of a rank. All ranks of a node compute the same rails for
+ * lower ranks. */
 static const char *pick_device(rail_t *rails, unsigned num_rails, uint64_t rank)
 {
     mrail_place_t gpus[MRAIL_CUDA_MAX_DEVICES];

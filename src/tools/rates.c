@@ -25,15 +25,17 @@ int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
     if (ret == 0) {
         *bytes_per_s_p = bits / 8;
     } else if (ret == -ERANGE) {
-        snprintf(why, size,
-                 "rate '%s': must be between 1kB/s and 1000GB/s; to stop "
-                 "a rail, use 'mrail soft ctl down'",
-                 text);
+        snprintf(
+            why, size,
+            "rate '%s' must be between 1kB/s and 1000GB/s; to stop a rail, use "
+            "'mrail soft ctl down'",
+            text);
     } else {
-        snprintf(why, size,
-                 "rate '%s': expected bytes or bits per second, such as "
-                 "100MB/s or 800Mb/s (100M is 100MB/s), or 'max'",
-                 text);
+        snprintf(
+            why, size,
+            "'%s' is not a rate; expected bytes or bits per second, such as "
+            "100MB/s or 800Mb/s (100M is 100MB/s), or 'max'",
+            text);
         ret = -EINVAL;
     }
     return ret;
@@ -59,7 +61,7 @@ int mrail_rates_parse(const char *list, unsigned num_rails,
         size_t length = strcspn(p, ",");
         int ret;
 
-        /* Truncates a word that is too long. The dots make the parser refuse
+        /* Truncates a word that is too long. The dots make the parser reject
          * it. */
         snprintf(word, sizeof(word), "%.*s%s",
                  (int)MRAIL_MIN(length, sizeof(word) - 5), p,

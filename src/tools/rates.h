@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parses "100MB/s", "800Mb/s", "100M" (bytes) or "max" (0: no limit), with
+/* Parses "100MB/s", "800Mb/s", "100M" (bytes) or "max" (0, no limit), with
  * powers of 1000. Returns 0, or -EINVAL (not one of these forms) or -ERANGE
  * (below 1 kB/s or above 1000 GB/s), with a message in `why`. */
 int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,

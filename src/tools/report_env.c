@@ -56,7 +56,7 @@ static int is_of_job(const char *text, size_t length, const char *job)
     for (const char *p = text; p < text + length; p += strlen(p) + 1) {
         const char *value = strchr(p, '=');
 
-        /* The page has the first 47 bytes of the name. */
+        /* The page contains the first 47 bytes of the name. */
         if ((value != NULL) && (strncmp(value + 1, job, 47) == 0)) {
             return 1;
         }

@@ -1,7 +1,7 @@
 /*
  * mrail run: parses the options, lets mpirun_cmd.c build the command, and
- * executes it. It is the command of mpirun or, if another launcher has started
- * this process as a rank, the command of the rank.
+ * executes it. This is the command of mpirun or, if another launcher has
+ * started this process as a rank, the command of the rank.
  */
 #include "config.h"
 #include "rail/mrail.h"
@@ -59,13 +59,15 @@ static void take_soft(void *target, const char *text)
         const char *size = getenv("MRAIL_LAB_SIZE");
 
         if (getenv("MRAIL_LAB") == NULL) {
-            mrail_tool_usage(COMMAND,
-                             "--soft lab: this is not a lab; 'mrail lab "
-                             "FABRIC -- mrail run ...' creates one");
+            mrail_tool_usage(
+                COMMAND,
+                "--soft lab requires a lab; 'mrail lab FABRIC -- mrail run "
+                "...' creates one");
         }
         if (size == NULL || strcmp(size, "lab") == 0) {
-            mrail_tool_usage(COMMAND, "--soft lab: the hosts of this lab have "
-                                      "different numbers of rails");
+            mrail_tool_usage(
+                COMMAND,
+                "--soft lab requires hosts with the same number of rails");
         }
         take_soft(target, size);
         options->addresses = MRAIL_LAB_ADDRESSES;
@@ -109,8 +111,8 @@ static int has_separator(char **argv)
     return *argv != NULL;
 }
 
-/* Takes an option of mpirun with its values. If a "--" marks the start of the
- * command, the words after an unknown option are its values. */
+/* Reserves an option of mpirun with its values. If a "--" marks the start of
+ * the command, the words after an unknown option are its values. */
 static unsigned take_for_mpirun(void *target, char **argv)
 {
     run_t *run = target;
@@ -139,23 +141,23 @@ static const mrail_option_t run_options[] = {
     {"--soft", "NODESxRAILS",
      "use software rails instead of NICs: NODES emulated nodes on this "
      "machine, with RAILS rails each. Ranks are assigned to nodes in blocks; "
-     "the default for -np is NODES. In mrail lab, 'lab' means its hosts",
+     "the default for -np is NODES. In mrail lab, 'lab' uses its hosts",
      MRAIL_OPTION_CALL, 0, 0, 0, take_soft},
     {"--rate", "LIST",
      "rates of the software rails: one for all rails or one for each, such as "
-     "100MB/s or 800Mb/s,400Mb/s; max: no limit",
+     "100MB/s or 800Mb/s,400Mb/s; max means no limit",
      MRAIL_OPTION_TEXT, FIELD(options.rate), 0, 0, NULL},
     {"--script", "FILE",
      "run this fault script on the software rails during the job "
      "(mrail-script(5))",
      MRAIL_OPTION_TEXT, FIELD(options.script), 0, 0, NULL},
     {"--session", "NAME",
-     "name of the session of software rails, for sharing or controlling them "
-     "(a name for this job only)",
+     "name of the session of software rails, to share or control them (unique "
+     "to the job)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     MRAIL_GPUS_OPTIONS(run_t, options.gpus),
     {"--bind-rails", "[=A,B]",
-     "give each rank of a node only one rail: the rail nearest to its GPU; "
+     "bind each rank of a node to one rail: the rail nearest to its GPU; "
      "without GPUs, soft0, soft1, ... or the devices A,B in rotation",
      MRAIL_OPTION_CALL, 0, 0, 0, take_bind_rails},
     {"--stock", "[=all|1]",
@@ -193,14 +195,14 @@ static void parse_args(run_t *run, char **argv)
     int first = mrail_options_parse(&command, argv, run);
 
     if (argv[first] == NULL) {
-        mrail_tool_usage(COMMAND, "no command: it comes after the options");
+        mrail_tool_usage(COMMAND, "missing command after the options");
     }
     run->options.command = (const char *const *)(argv + first);
     run->options.user = (const char *const *)run->user.items;
     run->options.num_user = run->user.count;
 }
 
-/* The script must be a regular file, because rank 0 reads it again. */
+/* The script must be a regular file, because rank 0 reads it a second time. */
 static void check_script(const mrail_run_options_t *options)
 {
     soft_file_session_t session = {.num_nodes = options->nodes,
@@ -216,7 +218,8 @@ static void check_script(const mrail_run_options_t *options)
                          strerror(errno));
     }
     if (!S_ISREG(st.st_mode)) {
-        mrail_tool_usage(COMMAND, "--script %s: not a file", options->script);
+        mrail_tool_usage(COMMAND, "--script %s: expected a regular file",
+                         options->script);
     }
     /* A session with this name may already exist and have checksums and GPUs,
      * although this command does not request them. */
@@ -239,14 +242,16 @@ static void check_soft(const mrail_run_options_t *options)
     char why[256];
 
     if (options->nodes * options->rails > MRAIL_RUN_MAX_DEVS) {
-        mrail_tool_usage(COMMAND, "--soft %ux%u: more than %u devices",
+        mrail_tool_usage(COMMAND,
+                         "--soft %ux%u: at most %u rails are supported",
                          options->nodes, options->rails, MRAIL_RUN_MAX_DEVS);
     }
     if (options->script != NULL) {
         check_script(options);
     }
     if (options->nodes * options->gpus.num > MRAIL_RUN_MAX_DEVS) {
-        mrail_tool_usage(COMMAND, "%u nodes x %u GPUs: more than %u GPUs",
+        mrail_tool_usage(COMMAND,
+                         "%u nodes x %u GPUs: at most %u GPUs are supported",
                          options->nodes, options->gpus.num, MRAIL_RUN_MAX_DEVS);
     }
     if (mrail_gpus_check(&options->gpus, why, sizeof(why)) != 0) {
@@ -270,27 +275,29 @@ static void check_rank(run_t *run, const mrail_launch_t *launch)
     if (!launch->is_mpi && (tasks != NULL) && (strcmp(tasks, "1") != 0)) {
         mrail_tool_fail(
             COMMAND,
-            "srun has started %s tasks without PMIx, and each would "
-            "start a job of its own: add --mpi=pmix to srun",
+            "srun has started %s tasks without PMIx, and each task would start "
+            "a job of its own; add --mpi=pmix to srun",
             tasks);
     }
     if (!options->is_rank) {
         return;
     }
     if (options->np != 0) {
-        mrail_tool_usage(COMMAND, "-np: the launcher has already started the "
-                                  "ranks");
+        mrail_tool_usage(
+            COMMAND,
+            "-np cannot be used: the launcher has already started the ranks");
     }
     word = mrail_run_not_for_rank(options);
     if (word != NULL) {
-        mrail_tool_usage(COMMAND,
-                         "%s: only mpirun understands this option, and another "
-                         "launcher has already started the ranks",
-                         word);
+        mrail_tool_usage(
+            COMMAND,
+            "%s cannot be used: it is an option of mpirun, but another "
+            "launcher has already started the ranks",
+            word);
     }
 }
 
-/* Chooses the name of a session that all ranks of the job share. */
+/* Determines the name of a session that all ranks of the job share. */
 static void name_session(run_t *run, const mrail_launch_t *launch)
 {
     char *c = run->session;
@@ -300,7 +307,7 @@ static void name_session(run_t *run, const mrail_launch_t *launch)
         snprintf(run->session, sizeof(run->session), "run-%ld", (long)getpid());
         return;
     }
-    /* Keeps the end of the name, because names of jobs differ there. */
+    /* Keep the end of the name, in which the names of jobs differ. */
     length = strlen(launch->job);
     snprintf(run->session, sizeof(run->session), "run-%s",
              launch->job +
@@ -328,17 +335,20 @@ static void complete_options(run_t *run)
                                       "options of GPUs require --soft");
         }
         if (run->bind && options->devices == NULL) {
-            mrail_tool_usage(COMMAND, "--bind-rails on real NICs needs their "
-                                      "names: --bind-rails=DEV,DEV,...");
+            mrail_tool_usage(
+                COMMAND,
+                "--bind-rails without --soft requires the names of the NICs: "
+                "--bind-rails=DEV,DEV,...");
         }
         return;
     }
     check_soft(options);
     if (options->addresses != NULL) {
         if (options->rate != NULL) {
-            mrail_tool_usage(COMMAND,
-                             "--rate: the rates of a lab are those of its "
-                             "fabric");
+            mrail_tool_usage(
+                COMMAND,
+                "--rate cannot be used with a lab, whose rates come from its "
+                "fabric");
         }
         options->session = MRAIL_LAB_SESSION;
     }
@@ -371,8 +381,8 @@ static _Noreturn void execute(char **argv)
 }
 
 /* Warns if this machine has no rail. This is only a warning, because the job
- * may run on other nodes. Without it, a first try on a machine without a NIC
- * would silently use another transport. */
+ * may run on other nodes. Without the warning, a first attempt on a machine
+ * without a NIC would silently use another transport. */
 static void warn_without_rail(const mrail_config_t *config)
 {
     mrail_rejected_ports_t rejected = {.length = 0};
@@ -385,8 +395,8 @@ static void warn_without_rail(const mrail_config_t *config)
     }
 }
 
-/* Ends the command if a parameter of the transport is invalid, because all
- * ranks would refuse it, or silently use another transport. */
+/* Exits if a parameter of the transport is invalid, because all ranks would
+ * reject it or silently use another transport. */
 static void check_node(const mrail_run_options_t *options)
 {
     mrail_config_t config;
@@ -428,10 +438,11 @@ int main(int argc, char **argv)
     }
     if (run.options.stock == MRAIL_RUN_STOCK_NO &&
         access(components, R_OK) != 0) {
-        mrail_tool_fail(COMMAND,
-                        "%s: no Open MPI components there: mrail was built "
-                        "without Open MPI; --stock runs without them",
-                        components);
+        mrail_tool_fail(
+            COMMAND,
+            "%s does not contain the Open MPI components: mrail was built "
+            "without Open MPI; --stock does not require them",
+            components);
     }
     check_node(&run.options);
     execute(args.items);

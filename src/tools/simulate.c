@@ -15,9 +15,9 @@
 
 #define WHY_MAX 512
 #define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
-/* With up to this many flows, rates are exact. With more, they change only once
- * per quantum. The lower bound of the exchange's time is divided into QUANTA
- * quanta. */
+/* Up to this number of flows, rates are exact. With more flows, they change
+ * only once per quantum, of which there are QUANTA in the lower bound of the
+ * exchange's time. */
 #define EXACT_FLOWS 20000
 #define QUANTA 1000
 #define MAX_STAGGER_S 1
@@ -47,7 +47,7 @@ static const mrail_option_t table[] = {
      "plan, such as moe or zipf:size=64m",
      MRAIL_OPTION_TEXT, FIELD(demand_pattern), 0, 0, NULL},
     {"--method", "LIST",
-     "ways to choose paths (" DEFAULT_METHODS
+     "methods of choosing paths (" DEFAULT_METHODS
      "): stock, ecmp, mprdma, paralet, "
      "dnlb, plan, ethereal, spray",
      MRAIL_OPTION_TEXT, FIELD(methods), 0, 0, NULL},
@@ -56,21 +56,20 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_TEXT, FIELD(lanes), 0, 0, NULL},
     {"--size", "SIZE", "bytes that each host sends in a phase (256m)",
      MRAIL_OPTION_SIZE, FIELD(size), 0, (uint64_t)1 << 50, NULL},
-    {"--seeds", "N",
-     "number of runs of each method that is random, 1 to 1000 (5)",
+    {"--seeds", "N", "number of runs of each random method, 1 to 1000 (5)",
      MRAIL_OPTION_UNSIGNED, FIELD(seeds), 1, 1000, NULL},
     {"--seed", "N", "seed of the first run (1)", MRAIL_OPTION_UINT64,
      FIELD(seed), 0, UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
-     "let a link fail for good at this time; NODE:N is uplink N (from 0) of a "
-     "node, such as l1:3@50ms",
+     "let a link fail permanently at this time; NODE:N is uplink N (from 0) of "
+     "a node, such as l1:3@50ms",
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
      "let the port rules of a failed uplink drop packets, so that lanes fail "
      "over; otherwise packets of dnlb and plan fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
     {"--stagger", "TIME",
-     "ethereal: start flows at random within TIME, up to 1s (1us)",
+     "ethereal: start flows at random times from 0 to TIME, at most 1s (1us)",
      MRAIL_OPTION_TEXT, FIELD(stagger), 0, 0, NULL},
     {"--retry", "TIME",
      "ethereal: time after which a failed path is tried again (100ms)",
@@ -110,7 +109,7 @@ static void help_on_methods(FILE *stream)
                       "over all paths equally");
 }
 
-/* Takes the fabric, which may precede or follow options. */
+/* Reads the fabric, which may precede or follow options. */
 static unsigned take_fabric(void *target, char **argv)
 {
     options_t *options = target;
@@ -120,7 +119,7 @@ static unsigned take_fabric(void *target, char **argv)
     }
     if (options->fabric != NULL) {
         mrail_tool_usage(SIMULATE_COMMAND,
-                         "two fabrics, '%s' and '%s': give only one",
+                         "'%s' and '%s' are two fabrics; give only one",
                          options->fabric, argv[0]);
     }
     options->fabric = argv[0];
@@ -133,16 +132,17 @@ static const mrail_command_t command = {
     .name = SIMULATE_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
-        "compares ways to choose paths by time, load of uplinks and queue pairs.\n"
-        "FABRIC is a file (mrail-fabric(5)), '-' for stdin, or the name of an\n"
-        "installed one: ctccl, ethereal-256, ethereal-512, lab-4, lab-8,\n"
-        "paralet-128, paralet-1024.\n",
+        "Simulates exchanges over a fabric as flows with max-min fair\n"
+        "rates, and compares methods of choosing paths by time, load of\n"
+        "uplinks and queue pairs. FABRIC is a file (mrail-fabric(5)), '-'\n"
+        "for stdin, or the name of an installed fabric: ctccl,\n"
+        "ethereal-256, ethereal-512, lab-4, lab-8, paralet-128,\n"
+        "paralet-1024.\n",
     .options = table,
     .more = help_on_methods,
     .epilog =
-        "Exit status: 0 done, 1 a message has no path or failure, 2 usage or an "
-        "invalid\nfile.\n",
+        "Exit status: 0 done, 1 a message has no path or failure, 2 usage\n"
+        "or an invalid file.\n",
     .other = take_fabric};
 
 /* ---- Input ---- */
@@ -182,7 +182,8 @@ static void take_pattern(void *arg, const char *word)
     input_t *input = arg;
 
     if (input->num_patterns == SIMULATE_MAX_PATTERNS) {
-        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: at most %d at once",
+        mrail_tool_usage(SIMULATE_COMMAND,
+                         "--pattern: at most %d patterns can be given",
                          SIMULATE_MAX_PATTERNS);
     }
     if (mrail_pattern_parse(word, input->fabric,
@@ -196,7 +197,8 @@ static void add_method(input_t *input, const char *word, simulate_case_t entry)
 {
     for (unsigned i = 0; i < input->num_methods; ++i) {
         if (strcmp(simulate_method_name(&input->methods[i]), word) == 0) {
-            mrail_tool_usage(SIMULATE_COMMAND, "--method: '%s' twice", word);
+            mrail_tool_usage(SIMULATE_COMMAND,
+                             "--method: '%s' may appear only once", word);
         }
     }
     input->methods[input->num_methods++] = entry;
@@ -218,10 +220,11 @@ static void take_method(void *arg, const char *word)
             return;
         }
     }
-    mrail_tool_usage(SIMULATE_COMMAND,
-                     "--method: '%s' is not a method: stock, ecmp, mprdma, "
-                     "paralet, dnlb, plan, ethereal or spray",
-                     word);
+    mrail_tool_usage(
+        SIMULATE_COMMAND,
+        "--method: '%s' is not a method; the methods are stock, ecmp, mprdma, "
+        "paralet, dnlb, plan, ethereal and spray",
+        word);
 }
 
 static void take_lanes(void *arg, const char *word)
@@ -292,7 +295,7 @@ static mrail_sim_message_t *phase_messages(const input_t *input, uint32_t phase,
                                    (double)bytes, &messages, num_p);
 
         if (ret != 0) {
-            mrail_tool_fail(SIMULATE_COMMAND, "the messages: %s",
+            mrail_tool_fail(SIMULATE_COMMAND, "cannot create the messages: %s",
                             strerror(-ret));
         }
     }
@@ -341,8 +344,7 @@ static mrail_sim_message_t *case_messages(const input_t *input,
     return planned;
 }
 
-/* Returns the time of all phases with one seed, and adds up the bytes of
- * links. */
+/* Returns the time of all phases with one seed, and sums the bytes of links. */
 static double run_seed(const input_t *input, const simulate_run_t *run,
                        const options_t *options, simulate_case_t *entry,
                        uint64_t seed, mrail_sim_result_t *result)
@@ -465,7 +467,8 @@ static void add_cases(const input_t *input, const options_t *options,
 
         for (unsigned i = 0; i < count; ++i) {
             if (run->num_cases == SIMULATE_MAX_CASES) {
-                mrail_tool_usage(SIMULATE_COMMAND, "more than %d cases",
+                mrail_tool_usage(SIMULATE_COMMAND,
+                                 "at most %d cases are supported",
                                  SIMULATE_MAX_CASES);
             }
             run->cases[run->num_cases++] = (simulate_case_t){
@@ -543,17 +546,18 @@ int main(int argc, char **argv)
 
     mrail_options_parse(&command, argv, &options);
     if (options.fabric == NULL) {
-        mrail_tool_usage(SIMULATE_COMMAND,
-                         "no fabric: give a file, or a name such as ctccl");
+        mrail_tool_usage(
+            SIMULATE_COMMAND,
+            "the fabric is missing; give a file, or a name such as ctccl");
     }
     if (options.demand != NULL && strcmp(options.demand, "-") == 0 &&
         strcmp(options.fabric, "-") == 0) {
         mrail_tool_usage(
             SIMULATE_COMMAND,
-            "stdin can be only one file: the fabric or the demands");
+            "only one of the fabric and --demand can be '-' (standard input)");
     }
     if (options.size == 0) {
-        mrail_tool_usage(SIMULATE_COMMAND, "--size 0: nothing to send");
+        mrail_tool_usage(SIMULATE_COMMAND, "--size must be above 0");
     }
     run.fabric_name = options.fabric;
     run.fabric = input.fabric =
@@ -566,7 +570,7 @@ int main(int argc, char **argv)
     input.retry_ns = read_time("--retry", options.retry, 1e-6, 1e6);
     if (input.num_patterns + input.num_demands == 0 || input.num_methods == 0 ||
         input.num_lanes == 0) {
-        mrail_tool_usage(SIMULATE_COMMAND, "an empty list of %s",
+        mrail_tool_usage(SIMULATE_COMMAND, "the list of %s is empty",
                          (input.num_patterns + input.num_demands == 0)
                              ? "patterns"
                          : (input.num_methods == 0) ? "methods"

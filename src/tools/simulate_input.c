@@ -142,7 +142,7 @@ mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
         }
     }
     if (num == 0) {
-        mrail_tool_usage(SIMULATE_COMMAND, "%s: no demand leaves its host",
+        mrail_tool_usage(SIMULATE_COMMAND, "%s: all demands are within a host",
                          (file != NULL) ? mrail_tool_file_name(file) : pattern);
     }
     free(demands);

@@ -153,7 +153,7 @@ static int make_topo(planner_t *p)
     }
     if (ret == -EINVAL) {
         snprintf(p->why, p->why_size,
-                 "%u hosts with %u rails: more than a plan can have", p->hosts,
+                 "%u hosts with %u rails are too many for a plan", p->hosts,
                  p->rails);
     }
     return ret;

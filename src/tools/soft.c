@@ -25,10 +25,11 @@ void soft_error(const char *fmt, ...)
 void soft_take_session(const char *command, const char *name)
 {
     if (sroce_session_name_check(name) != 0) {
-        mrail_tool_usage(command,
-                         "session name '%s': must be 1 to %d letters, digits, "
-                         "'-', '_' or '.', not starting with '.'",
-                         name, SROCE_SESSION_NAME_MAX);
+        mrail_tool_usage(
+            command,
+            "session name '%s' must consist of 1 to %d letters, digits, '-', "
+            "'_' or '.', and must not start with '.'",
+            name, SROCE_SESSION_NAME_MAX);
     }
 }
 

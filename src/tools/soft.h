@@ -25,9 +25,9 @@ void soft_take_session(const char *command, const char *name);
 /* Opens a session. Prints a message on failure. */
 int soft_open(const char *name, sroce_session_t **session_p);
 
-/* Connects to the session daemon, even if it is just starting or ending.
- * Returns a connection, -ENOENT if there is no session, -ETIMEDOUT if its
- * daemon does not answer, or an error of sroce_session_open(). */
+/* Connects to the session daemon, even if it is about to start or exit. Returns
+ * a connection, -ENOENT if there is no session, -ETIMEDOUT if its daemon does
+ * not answer, or an error of sroce_session_open(). */
 int soft_connect(const char *name, sroce_daemon_op_t kind);
 
 /* Finds a file in the build tree (`built`, relative to the program) or in the

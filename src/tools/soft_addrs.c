@@ -23,7 +23,7 @@ static int is_known(const soft_addrs_t *addrs, unsigned num, uint32_t addr)
     return 0;
 }
 
-/* Parses "10.0.0.2,10.1.0.2" and appends the addresses after the first
+/* Parses "10.0.0.2,10.1.0.2" and stores the addresses in addrs->devs from index
  * `num`. */
 static int take_addresses(mrail_text_line_t *line, soft_addrs_t *addrs,
                           unsigned num, unsigned *rails_p)
@@ -41,16 +41,17 @@ static int take_addresses(mrail_text_line_t *line, soft_addrs_t *addrs,
         if (rails == SROCE_SESSION_MAX_RAILS ||
             num + rails == SROCE_SESSION_MAX_DEVS) {
             return mrail_text_fail(
-                line, "more than %d rails of a node, or %d in total",
+                line, "a node can have at most %d rails, and all nodes %d",
                 SROCE_SESSION_MAX_RAILS, SROCE_SESSION_MAX_DEVS);
         }
         if (is_known(addrs, num + rails, ntohl(addr.s_addr))) {
-            return mrail_text_fail(line, "address %.40s occurs twice", word);
+            return mrail_text_fail(line, "address %.40s may appear only once",
+                                   word);
         }
         addrs->devs[num + rails++].addr = ntohl(addr.s_addr);
     }
     *rails_p = rails;
-    return (rails > 0) ? 0 : mrail_text_fail(line, "no address");
+    return (rails > 0) ? 0 : mrail_text_fail(line, "missing address");
 }
 
 static int take_line(mrail_text_line_t *line, void *arg)
@@ -61,7 +62,9 @@ static int take_line(mrail_text_line_t *line, void *arg)
     char why[160];
 
     if (line->num == 0) {
-        return (addrs->num_nodes > 0) ? 0 : mrail_text_fail(line, "no node");
+        return (addrs->num_nodes > 0)
+                   ? 0
+                   : mrail_text_fail(line, "the file has no node");
     }
     if (line->num != 3) {
         return mrail_text_fail(line, "expected NAME ADDRESS,... RATE,...");
@@ -72,12 +75,12 @@ static int take_line(mrail_text_line_t *line, void *arg)
     if (addrs->num_nodes > 0 && rails != addrs->num_rails) {
         return mrail_text_fail(
             line,
-            "%s has %u rails, but earlier nodes have %u; all "
-            "nodes must have the same number",
+            "%s has %u rails, but earlier nodes have %u; all nodes must have "
+            "the same number of rails",
             line->words[0], rails, addrs->num_rails);
     }
     if (addrs->num_nodes == SROCE_SESSION_MAX_NODES) {
-        return mrail_text_fail(line, "more than %d nodes",
+        return mrail_text_fail(line, "at most %d nodes are supported",
                                SROCE_SESSION_MAX_NODES);
     }
     if (mrail_rates_parse(line->words[2], rails, rates, why, sizeof(why)) !=

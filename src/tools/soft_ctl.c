@@ -20,19 +20,19 @@
 
 #define CTL_COMMAND "soft ctl"
 #define ALL UINT_MAX        /* all nodes, rails or GPUs */
-#define NONE (UINT_MAX - 1) /* no GPU: the actions are on rails */
+#define NONE (UINT_MAX - 1) /* without a GPU, the actions are on rails */
 
 typedef struct soft_ctl {
     const char *name;
     unsigned node, rail;
     unsigned gpu;
-    unsigned peer;      /* ALL: the GPU and all its links */
-    const char *script; /* file name; NULL: none */
+    unsigned peer;      /* ALL for the GPU and all its links */
+    const char *script; /* file name, or NULL */
     mrail_tool_args_t actions;
 } soft_ctl_t;
 
-/* Reads an action of fault scripts: NAME or NAME=VALUE[,VALUE]. For its
- * message, `more` names the actions that are valid but not in the table. */
+/* Reads an action of fault scripts: NAME or NAME=VALUE[,VALUE]. `more` names
+ * further valid actions for the error message. */
 static int soft_ctl_read(const sroce_fault_action_def_t *defs,
                          const char *action, const char *more,
                          sroce_fault_action_t *fault_p)
@@ -72,8 +72,9 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
     }
     if ((fault.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
         !(flags & SROCE_SESSION_F_ICRC)) {
-        soft_error("'corrupt' requires a session with --icrc on: without "
-                   "checksums, damaged data would reach memory");
+        soft_error(
+            "'corrupt' requires a session with --icrc on; without checksums, "
+            "damaged data would reach memory");
         return -EINVAL;
     }
     sroce_rail_fault_do(dev, &fault);
@@ -86,8 +87,8 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
  * instead. */
 static const struct {
     const char *name;
-    size_t rates[2];   /* offsets of 64-bit fields; 0: none */
-    size_t number;     /* offset of a 32-bit field; 0: none */
+    size_t rates[2];   /* offsets of 64-bit fields, or 0 */
+    size_t number;     /* offset of a 32-bit field, or 0 */
     unsigned long max; /* maximum of `number` */
 } ctl_settings[] = {
     {"rate",
@@ -177,12 +178,12 @@ static void soft_ctl_help(FILE *stream)
         "delay=1ms, reorder=1%,200us.\n"
         "\nLines of a script:\n"
         "  # comment\n"
-        "  seed N              seed of the random numbers; must come first\n"
-        "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
-        "ACTION\n"
+        "  seed N              seed of the random numbers; precedes all steps\n"
+        "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] ACTION\n"
         "  at WHEN [...] [node LIST] gpu LIST [peer LIST] ACTION\n"
-        "WHEN is a time from the start (10ms), or 'packet N' or 'byte N' (64k) that\n"
-        "the rail sends. LIST is * or 0,2,3. 'for' undoes the action after TIME.\n"
+        "WHEN is a time since the start (10ms), or 'packet N' or 'byte N'\n"
+        "(64k) that the rail sends. LIST is * or 0,2,3. 'for' undoes the action\n"
+        "after TIME.\n"
         "Actions:\n";
 
     fputs(words, stream);
@@ -191,7 +192,7 @@ static void soft_ctl_help(FILE *stream)
     soft_ctl_help_actions(stream, sroce_fault_gpu_action_defs);
 }
 
-/* Wakes the session's processes, so that they see the change at once. */
+/* Wakes the session's processes, so that they see the change immediately. */
 static void soft_ctl_notify(const char *name)
 {
     sroce_daemon_msg_t msg = {.op = SROCE_DAEMON_NOTIFY};
@@ -199,7 +200,7 @@ static void soft_ctl_notify(const char *name)
 
     if ((conn < 0) || (sroce_daemon_send(conn, &msg, -1) != 0)) {
         soft_error(
-            "warning: the session daemon of session '%s' is gone; jobs see "
+            "warning: the session daemon of session '%s' has exited; jobs see "
             "the change when they next check",
             name);
     }
@@ -340,8 +341,8 @@ static const mrail_option_t soft_ctl_options[] = {
     {"--peer", "P", "change only the link between GPU G and GPU P",
      MRAIL_OPTION_UNSIGNED, FIELD(peer), 0, SGPU_SESSION_MAX_GPUS - 1, NULL},
     {"--script", "FILE",
-     "run a script to its end and print each step ('-': stdin); Ctrl-C leaves "
-     "the rails as they are",
+     "run a script to its end and print each step ('-' is stdin); Ctrl-C "
+     "leaves the rails as they are",
      MRAIL_OPTION_TEXT, FIELD(script), 0, 0, NULL},
     {.names = NULL}};
 
@@ -364,8 +365,9 @@ static const mrail_command_t command = {
     .name = CTL_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Changes software rails while jobs run: all rails, or those that --node and\n"
-        "--rail select. With --gpu, changes software GPUs instead.\n",
+        "Changes software rails while jobs run: all rails, or the rails\n"
+        "that --node and --rail select. With --gpu, changes software GPUs\n"
+        "instead.\n",
     .options = soft_ctl_options,
     .more = soft_ctl_help,
     .epilog = "Exit status: 0 done, 1 failure or not finished, 2 usage.\n",
@@ -376,7 +378,7 @@ static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
     mrail_options_parse(&command, argv, ctl);
     if (ctl->script == NULL) {
         if (ctl->actions.count == 0) {
-            mrail_tool_usage(CTL_COMMAND, "no action: give one, such as down");
+            mrail_tool_usage(CTL_COMMAND, "missing action, such as down");
         }
     } else if ((ctl->actions.count != 0) || (ctl->node != ALL) ||
                (ctl->rail != ALL) || (ctl->gpu != NONE)) {
@@ -387,9 +389,10 @@ static void soft_ctl_parse(char **argv, soft_ctl_t *ctl)
     if (((ctl->rail != ALL) && (ctl->gpu != NONE)) ||
         ((ctl->peer != ALL) && ((ctl->gpu == NONE) || (ctl->gpu == ALL) ||
                                 (ctl->gpu == ctl->peer)))) {
-        mrail_tool_usage(CTL_COMMAND,
-                         "--gpu excludes --rail, and --peer requires another "
-                         "--gpu");
+        mrail_tool_usage(
+            CTL_COMMAND,
+            "--gpu cannot be combined with --rail, and --peer requires another "
+            "--gpu");
     }
     soft_take_session(CTL_COMMAND, ctl->name);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(SOFT_FILE_WHY_MAX >= SROCE_FAULT_WHY_MAX, "sentences fit");
+_Static_assert(SOFT_FILE_WHY_MAX >= SROCE_FAULT_WHY_MAX, "messages fit");
 
 /* Reads a file, up to one byte more than the size limit of scripts. */
 static int read_all(const char *path, char *text, size_t *length_p)
@@ -53,10 +53,11 @@ static int fit_pairs(const sroce_fault_script_t *script,
 {
     for (unsigned i = 0; i < script->num_steps; ++i) {
         if (script->steps[i].is_pair && !session->has_pairs) {
-            snprintf(why, size,
-                     "%s:%u: 'peer' requires --gpu-link mesh: without it, GPUs "
-                     "have no links to each other",
-                     script->name, script->steps[i].line);
+            snprintf(
+                why, size,
+                "%s:%u: 'peer' requires --gpu-link mesh; otherwise GPUs have "
+                "no links to each other",
+                script->name, script->steps[i].line);
             return -EINVAL;
         }
     }
@@ -72,7 +73,7 @@ int soft_file_fit(const sroce_fault_script_t *script,
 
     if ((corrupts != NULL) && !session->has_icrc) {
         snprintf(why, size,
-                 "%s:%u: 'corrupt' requires a session with --icrc on: without "
+                 "%s:%u: 'corrupt' requires a session with --icrc on; without "
                  "checksums, damaged data would reach memory",
                  script->name, corrupts->line);
         return -EINVAL;

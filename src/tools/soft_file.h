@@ -1,7 +1,7 @@
 /*
  * Reads fault scripts from files, for `mrail soft`, which runs them, and for
- * `mrail run`, which checks them before it starts a process. `mrail run` needs
- * no other part of the software rails.
+ * `mrail run`, which checks them before it starts a process. `mrail run` does
+ * not require any other part of the software rails.
  */
 #ifndef MRAIL_TOOLS_SOFT_FILE_H
 #define MRAIL_TOOLS_SOFT_FILE_H
@@ -11,11 +11,11 @@
 
 struct sroce_fault_script;
 
-/* The devices of a session, which a script may name. */
+/* The devices of a session to which a script may refer. */
 typedef struct soft_file_session {
     unsigned num_nodes, num_rails; /* rails of a node */
     unsigned num_gpus;             /* GPUs of a node */
-    int has_pairs;                 /* 1: GPUs have links to each other */
+    int has_pairs;                 /* 1 if GPUs have links to each other */
     int has_icrc;
 } soft_file_session_t;
 
@@ -36,9 +36,9 @@ int soft_file_fit(const struct sroce_fault_script *script,
 int soft_file_check(const char *path, const soft_file_session_t *session,
                     char *why, size_t size);
 
-/* Reads the faults that all GPUs have from the beginning: actions of fault
- * scripts, such as "no_dmabuf,no_peer". *settings_p is a set of
- * SROCE_FAULT_BIT(). Returns 0, or -EINVAL with the reason in `why`. */
+/* Reads the faults that all GPUs have from the start: actions of fault scripts,
+ * such as "no_dmabuf,no_peer". *settings_p is a set of SROCE_FAULT_BIT().
+ * Returns 0, or -EINVAL with the reason in `why`. */
 int soft_file_read_faults(const char *text, uint32_t *settings_p, char *why,
                           size_t size);
 

@@ -28,12 +28,13 @@ void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes)
         mrail_tool_usage(SOFT_COMMAND, "%s", why);
     }
     if (options->num * num_nodes > SGPU_SESSION_MAX_DEVS) {
-        mrail_tool_usage(SOFT_COMMAND, "%u nodes x %u GPUs: more than %d GPUs",
+        mrail_tool_usage(SOFT_COMMAND,
+                         "%u nodes x %u GPUs: at most %d GPUs are supported",
                          num_nodes, options->num, SGPU_SESSION_MAX_DEVS);
     }
 }
 
-/* The options have been checked. */
+/* The options must be valid. */
 static sgpu_session_params_t
 soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
 {
@@ -76,8 +77,7 @@ int soft_gpu_create(const char *session, const mrail_gpus_options_t *options,
 
     sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
     if (params.num_gpus == 0) {
-        unlink(path); /* the file may be left over from a session that was
-                       * killed */
+        unlink(path); /* the file may be left over from a killed session */
         return 0;
     }
     ret = sgpu_session_create(path, &params);
@@ -118,27 +118,27 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
          (gpus->memory_bytes != params.memory_bytes)) ||
         ((options->faults != NULL) && (gpus->first_faults != params.faults)) ||
         (options->peermem && !gpus->has_peermem)) {
-        snprintf(why, size,
-                 "session '%s' was created with %u GPUs per node, or with "
-                 "other links, memory or faults than those given; end its "
-                 "jobs or "
-                 "choose another --session",
-                 session, gpus->num_gpus);
+        snprintf(
+            why, size,
+            "session '%s' was created with %u GPUs per node, or with links, "
+            "memory or faults other than requested; end its jobs or choose "
+            "another --session",
+            session, gpus->num_gpus);
         ret = -EINVAL;
     }
     sgpu_session_close(gpus);
     return ret;
 }
 
-/* Finds the folder of the driver library. */
+/* Finds the directory of the driver library. */
 static int soft_gpu_folder(char *folder, size_t max)
 {
     char path[MRAIL_TOOL_PATH_MAX];
 
     if (soft_library("src/softgpu/.libs/" SOFT_GPU_LIBRARY,
                      "softgpu/" SOFT_GPU_LIBRARY, path, sizeof(path)) != 0) {
-        soft_error(SOFT_GPU_LIBRARY " is not at %s: is the installation "
-                                    "complete?",
+        soft_error(SOFT_GPU_LIBRARY
+                   " is not at %s; the installation is incomplete",
                    path);
         return -ENOENT;
     }

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "tools/gpus.h"
 
-/* Exits with a usage error if the options are wrong. */
+/* Exits with a usage error if the options are invalid. */
 void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes);
 
 /* Creates the GPUs of a new session, if there are any. Returns 0 or -errno. */

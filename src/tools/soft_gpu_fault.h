@@ -9,7 +9,8 @@
 /* A GPU, or the link between two GPUs of a node. */
 typedef struct soft_gpu_target {
     unsigned node, gpu;
-    unsigned peer; /* equal to gpu: the GPU itself, and its link to a switch */
+    unsigned peer; /* equal to `gpu` for the GPU itself and its link to a
+                    * switch */
 } soft_gpu_target_t;
 
 /* Sets the state of the target, or triggers an event. */

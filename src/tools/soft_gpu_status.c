@@ -224,7 +224,7 @@ static void soft_gpu_row(const sgpu_session_t *gpus, int fd,
            (double)soft_gpu_sum(gpu, SGPU_CNT_BYTES_PEER) / 0x1p20);
 }
 
-/* Prints the links whose rate was changed or that are cut. */
+/* Prints the links whose rate was changed or that are down. */
 static void soft_gpu_link_row(const sgpu_session_t *gpus, const sgpu_gpu_t *gpu,
                               const char *name, const sgpu_link_t *link)
 {
@@ -235,7 +235,7 @@ static void soft_gpu_link_row(const sgpu_session_t *gpus, const sgpu_gpu_t *gpu,
                name);
     } else if (link->rate_bytes_per_s != gpus->first_link_rate_bytes_per_s) {
         soft_gpu_rate(link->rate_bytes_per_s, rate, sizeof(rate));
-        printf("fault: node %u gpu%u: link %s has %s/s\n", gpu->node,
+        printf("fault: node %u gpu%u: link %s is limited to %s/s\n", gpu->node,
                gpu->index, name, rate);
     }
 }
@@ -292,8 +292,8 @@ void soft_gpu_table(const char *session)
     }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(not_served_names); ++i) {
         if (gpus->not_served[i] != 0) {
-            printf("not served: %s, %" PRIu64 " calls\n", not_served_names[i],
-                   gpus->not_served[i]);
+            printf("not supported: %s, %" PRIu64 " calls\n",
+                   not_served_names[i], gpus->not_served[i]);
         }
     }
     sgpu_session_close(gpus);

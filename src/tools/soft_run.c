@@ -32,12 +32,13 @@
 
 typedef struct soft_run {
     sroce_session_params_t params;
-    const char *rates;     /* text that the command line gives; NULL: none */
-    unsigned nodes, rails; /* 0: not given */
+    const char *rates;     /* text given on the command line, or NULL */
+    unsigned nodes, rails; /* 0 if not given */
     int given_icrc, given_mtu;
-    unsigned node;      /* NODE_OF_RANK: from the launcher's variables */
-    const char *script; /* file name; NULL: none */
-    const char *list;   /* name of an address file; NULL: none */
+    unsigned node;      /* NODE_OF_RANK if determined by the launcher's
+                         * variables */
+    const char *script; /* file name, or NULL */
+    const char *list;   /* name of an address file, or NULL */
     soft_addrs_t addrs; /* contents of that file */
     mrail_gpus_options_t gpus;
 } soft_run_t;
@@ -92,9 +93,10 @@ static void soft_run_icrc(void *target, const char *text)
 static void soft_run_script(void *target, const char *text)
 {
     if (strcmp(text, "-") == 0) {
-        mrail_tool_usage(SOFT_COMMAND,
-                         "--script -: standard input belongs to the "
-                         "command; give a file");
+        mrail_tool_usage(
+            SOFT_COMMAND,
+            "--script cannot be '-', because standard input belongs to the "
+            "command");
     }
     ((soft_run_t *)target)->script = text;
 }
@@ -107,12 +109,12 @@ static const mrail_option_t soft_run_options[] = {
     {"--nodes", "M", "emulated nodes, 1 to 254 (1); nodes x rails <= 256",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 1, SROCE_SESSION_MAX_NODES, NULL},
     {"--node", "K",
-     "node of CMD, from 0 (a rank of mpirun or srun: its node, by blocks of "
-     "ranks; otherwise 0)",
+     "node of CMD, from 0 (for ranks of mpirun or srun, their node in blocks "
+     "of ranks; otherwise 0)",
      MRAIL_OPTION_UNSIGNED, FIELD(node), 0, SROCE_SESSION_MAX_NODES - 1, NULL},
     {"--rate", "LIST",
      "rate of each direction: one for all rails or one for each, such as "
-     "200MB/s or 1600Mb/s,800Mb/s (200M is 200MB/s); max: no limit (max)",
+     "200MB/s or 1600Mb/s,800Mb/s (200M is 200MB/s); max means no limit (max)",
      MRAIL_OPTION_TEXT, FIELD(rates), 0, 0, NULL},
     {"--icrc", "on|off", "compute and check packet checksums (off)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_icrc},
@@ -147,14 +149,16 @@ static const mrail_command_t command = {
     .name = SOFT_COMMAND,
     .synopsis = synopsis,
     .about =
-        "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
-        "machine's own, and with software GPUs if --gpus is given. Needs neither\n"
-        "hardware nor root.\n",
+        "Runs CMD with software RoCEv2 devices soft0, soft1, ... instead of\n"
+        "the machine's devices, and with software GPUs if --gpus is given.\n"
+        "Requires neither hardware nor root.\n",
     .options = soft_run_options,
     .epilog =
-        "The session is created if it does not exist, and ends 0.2 s after its last\n"
-        "process. Until then, a command with matching options joins it.\n"
-        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no rails, 2 usage.\n",
+        "The session is created if it does not exist, and ends 0.2 s after\n"
+        "its last process has exited. Until then, commands with matching\n"
+        "options join it.\n"
+        "Exit status: that of CMD; 126 or 127 if it cannot run, 1 no rails,\n"
+        "2 usage.\n",
     .operands = 1};
 
 static void soft_run_rates(soft_run_t *run)
@@ -177,10 +181,10 @@ static void soft_run_list(soft_run_t *run)
 
     if (run->nodes != 0 || run->rails != 0 || run->rates != NULL ||
         run->params.base_addr != 0) {
-        mrail_tool_usage(SOFT_COMMAND,
-                         "--addresses has nodes, rails, rates and "
-                         "addresses: not with --nodes, --rails, "
-                         "--rate or --base");
+        mrail_tool_usage(
+            SOFT_COMMAND,
+            "--addresses cannot be combined with --nodes, --rails, --rate or "
+            "--base");
     }
     if (soft_addrs_read(run->list, &run->addrs, why, sizeof(why)) != 0) {
         mrail_tool_usage(SOFT_COMMAND, "--addresses %s", why);
@@ -197,8 +201,7 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     int first = mrail_options_parse(&command, argv, run);
 
     if (argv[first] == NULL) {
-        mrail_tool_usage(SOFT_COMMAND,
-                         "no command: it comes after the options");
+        mrail_tool_usage(SOFT_COMMAND, "missing command after the options");
     }
     soft_take_session(SOFT_COMMAND, run->params.name);
     if (run->list != NULL) {
@@ -211,7 +214,7 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     if (run->params.num_nodes * run->params.num_rails >
         SROCE_SESSION_MAX_DEVS) {
         mrail_tool_usage(SOFT_COMMAND,
-                         "%u nodes x %u rails: more than %d devices",
+                         "%u nodes x %u rails: at most %d rails are supported",
                          run->params.num_nodes, run->params.num_rails,
                          SROCE_SESSION_MAX_DEVS);
     }
@@ -236,8 +239,8 @@ static void soft_daemon_child(const char *name,
     if (chdir("/") != 0) {
         _exit(1);
     }
-    /* Descriptors 3 and 4 keep the session, and 5 is the pipe. All others are
-     * closed. */
+    /* Descriptors 3 and 4 hold the session, and 5 is the pipe. All other
+     * descriptors are closed. */
     copy.file_fd = fcntl(hold->file_fd, F_DUPFD_CLOEXEC, 6);
     copy.base_fd = fcntl(hold->base_fd, F_DUPFD_CLOEXEC, 6);
     ready_fd = fcntl(ready_fd, F_DUPFD_CLOEXEC, 6);
@@ -323,16 +326,16 @@ static int soft_run_create(soft_run_t *run)
     return ret;
 }
 
-/* Returns a connection to the session daemon, which keeps the session alive, or
- * -1 after printing a message. */
+/* Returns a connection to the session daemon, which holds the session, or -1
+ * after printing a message. */
 static int soft_run_join(soft_run_t *run)
 {
     const char *name = run->params.name;
     sroce_session_t *session;
     int conn;
 
-    /* A session that another process has left may end before this process joins
-     * it. */
+    /* A session that another process has just left may end before this process
+     * joins it. */
     for (unsigned i = 0; i < SOFT_JOIN_TRIES; ++i) {
         conn = soft_connect(name, SROCE_DAEMON_HOLD);
         if (conn >= 0) {
@@ -365,8 +368,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     if ((run->list != NULL) && !soft_addrs_fit(&run->addrs, session)) {
         snprintf(
             why, size,
-            "session '%s' has addresses other than those in %s; end its jobs "
-            "or choose another --session",
+            "session '%s' does not have the addresses in %s; end its jobs or "
+            "choose another --session",
             session->name, run->list);
         return -EINVAL;
     }
@@ -381,11 +384,12 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     }
     if ((params->base_addr != 0) &&
         ((ntohl(session->devs[0].addr) & 0xffff0000u) != params->base_addr)) {
-        snprintf(why, size,
-                 "session '%s' has addresses %u.%u.*, not those of --base; "
-                 "end its jobs or choose another --session",
-                 session->name, ntohl(session->devs[0].addr) >> 24,
-                 (ntohl(session->devs[0].addr) >> 16) & 0xff);
+        snprintf(
+            why, size,
+            "session '%s' has addresses %u.%u.*, which differ from --base; end "
+            "its jobs or choose another --session",
+            session->name, ntohl(session->devs[0].addr) >> 24,
+            (ntohl(session->devs[0].addr) >> 16) & 0xff);
         return -EINVAL;
     }
     if ((run->given_icrc &&
@@ -406,8 +410,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
             params->rate_bytes_per_s[rail]) {
             snprintf(
                 why, size,
-                "session '%s' was created with other rates; change them with "
-                "'mrail soft ctl --session %s rate=...'",
+                "session '%s' was created with different rates; change them "
+                "with 'mrail soft ctl --session %s rate=...'",
                 session->name, session->name);
             return -EINVAL;
         }
@@ -416,8 +420,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
 }
 
 /* Joins the session or creates it. *conn_p keeps it alive. A session that does
- * not match may belong to a command that has just ended, so a second attempt
- * follows after a moment. */
+ * not match may belong to a command that has just exited, so this function
+ * tries again after a short time. */
 static int soft_run_enter(soft_run_t *run, int *conn_p,
                           sroce_session_t **session_p)
 {
@@ -495,7 +499,7 @@ static int soft_run_environment(const soft_run_t *run, unsigned num_rails)
 
     if (soft_library(".libs/" SOFT_LIBRARY, SOFT_LIBRARY, library,
                      sizeof(library)) != 0) {
-        soft_error(SOFT_LIBRARY " is not at %s: is the installation complete?",
+        soft_error(SOFT_LIBRARY " is not at %s; the installation is incomplete",
                    library);
         return -ENOENT;
     }
@@ -511,8 +515,8 @@ static int soft_run_environment(const soft_run_t *run, unsigned num_rails)
     return soft_gpu_environment(run->params.name, num_rails);
 }
 
-/* Returns 1 if this process must run the script. Of several ranks, only the
- * first one does. */
+/* Returns 1 if this process must run the script. If there are several ranks,
+ * only the first rank runs it. */
 static int soft_run_script_is_mine(const soft_run_t *run)
 {
     return (run->script != NULL) && (mrail_launch_read(getenv).rank <= 0);
@@ -544,8 +548,7 @@ int soft_main_run(char **argv)
     if ((script != NULL) && (soft_script_spawn(session, script) != 0)) {
         return SOFT_EXIT_FAILED;
     }
-    /* CMD and its children keep the session alive by holding this
-     * descriptor. */
+    /* CMD and its children hold the session through this descriptor. */
     fcntl(conn, F_SETFD, 0);
     execvp(argv[first], argv + first);
     ret = errno;

@@ -31,16 +31,16 @@
 
 typedef struct script_run {
     sroce_session_t *session;
-    sgpu_session_t *gpus; /* NULL: the session has none */
+    sgpu_session_t *gpus; /* NULL if the session has none */
     const sroce_fault_script_t *script;
     sroce_fault_timeline_t *tl;
     FILE *out;
     mrail_ns_t start_ns;
     /* connection to the session daemon; closed when the session ends */
     int conn;
-    int job_fd;   /* pidfd of the job; -1: none */
-    int ready_fd; /* receives a SCRIPT_READY_* byte; -1: none */
-    int changed;  /* 1: the session's processes must be notified */
+    int job_fd;   /* pidfd of the job, or -1 */
+    int ready_fd; /* receives a SCRIPT_READY_* byte, or -1 */
+    int changed;  /* 1 if the session's processes must be notified */
     struct {
         uint64_t packets;
         uint64_t bytes;
@@ -234,8 +234,8 @@ static void script_count(script_run_t *run, mrail_ns_t now_ns)
     }
 }
 
-/* Opens the GPUs, if there are any, and stores the bytes that their links have
- * carried so far. */
+/* Opens the GPUs, if there are any, and stores the number of bytes that their
+ * links have carried so far. */
 static int script_open_gpus(script_run_t *run)
 {
     unsigned num, first = sroce_session_num_devs(run->session);
@@ -268,7 +268,8 @@ static int script_start(script_run_t *run)
 
     run->conn = soft_connect(session->name, SROCE_DAEMON_WATCH);
     if (run->conn < 0) {
-        soft_error("the session daemon of session '%s' is gone", session->name);
+        soft_error("the session daemon of session '%s' has exited",
+                   session->name);
         return -ENOENT;
     }
     if (script_claim(session) != 0) {
@@ -381,7 +382,7 @@ static script_end_t script_loop(script_run_t *run)
     sigset_t stops, mask;
     script_end_t end;
 
-    /* Signals are delivered only in ppoll(), so none is missed. */
+    /* Signals are delivered only in ppoll(), so that none is missed. */
     sigemptyset(&stops);
     sigaddset(&stops, SIGINT);
     sigaddset(&stops, SIGTERM);
@@ -440,8 +441,8 @@ static void script_undo(script_run_t *run)
     script_notify(run);
 }
 
-/* Runs in the grandchild. Of the caller's descriptors, only stderr stays
- * open. */
+/* Runs in the grandchild. Only stderr remains open of the caller's
+ * descriptors. */
 static _Noreturn void script_child(script_run_t *run)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -452,8 +453,8 @@ static _Noreturn void script_child(script_run_t *run)
     if ((null_fd < 0) || (dup2(null_fd, 0) < 0) || (dup2(null_fd, 1) < 0)) {
         _exit(1);
     }
-    /* Move the descriptors up first, so that dup2() cannot overwrite them. Then
-     * 3 becomes the pipe and 4 the job. */
+    /* Duplicate the descriptors to higher numbers first, so that dup2() cannot
+     * overwrite them. Then 3 becomes the pipe and 4 the job. */
     run->ready_fd = fcntl(run->ready_fd, F_DUPFD_CLOEXEC, 5);
     run->job_fd = fcntl(run->job_fd, F_DUPFD_CLOEXEC, 5);
     if ((dup2(run->ready_fd, 3) < 0) || (dup2(run->job_fd, 4) < 0)) {
@@ -492,7 +493,7 @@ int soft_script_spawn(sroce_session_t *session,
     run.ready_fd = pipe_fds[1];
     pid = fork();
     if (pid == 0) {
-        /* Fork twice, because the command does not expect a child. */
+        /* Fork twice, because the command does not expect to have a child. */
         pid = fork();
         if (pid == 0) {
             script_child(&run);
@@ -501,7 +502,7 @@ int soft_script_spawn(sroce_session_t *session,
     }
     close(pipe_fds[1]);
     close(run.job_fd);
-    /* ECHILD: the caller ignores SIGCHLD. The byte reports the result. */
+    /* With ECHILD, the caller ignores SIGCHLD. The byte reports the result. */
     if ((pid < 0) || (waitpid(pid, NULL, 0) < 0 && errno != ECHILD) ||
         (read(pipe_fds[0], &byte, 1) != 1)) {
         soft_error("the script was not started");

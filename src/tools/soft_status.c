@@ -150,7 +150,8 @@ static void soft_status_rate(uint64_t bytes_per_s, char *text, size_t max)
     }
 }
 
-/* "faulty" means that the port is up, but has a fault that no column shows. */
+/* "faulty" means that the port is up, but has a fault that is not shown in a
+ * column. */
 static const char *soft_status_port(const sroce_session_dev_t *dev)
 {
     return dev->down ? "down" : (dev->faults != 0) ? "faulty" : "up";
@@ -213,7 +214,7 @@ static const mrail_command_t command = {
     .about = "Shows the rails, GPUs, settings, processes and counters of a "
              "session.\n",
     .options = soft_status_options,
-    .epilog = "Exit status: 0 done, 1 there is no such session, 2 usage.\n"};
+    .epilog = "Exit status: 0 done, 1 no session, 2 usage.\n"};
 
 int soft_main_status(char **argv)
 {

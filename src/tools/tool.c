@@ -155,7 +155,7 @@ int mrail_tool_moved(const char *own_dir, const char *configured,
     int length;
 
     /* Find the directories that both configured paths share, but never all of
-     * `configured`. Its last directory proves that the tree is an
+     * `configured`: its last directory proves that the tree is an
      * installation. */
     for (size_t i = 0;
          last != NULL && configured + i <= last && configured[i] == target[i];

@@ -16,7 +16,7 @@
 #define MRAIL_TOOL_USAGE 2
 #define MRAIL_TOOL_PATH_MAX 4096
 
-/* A list of words for execv(), which ends with NULL. A zero-initialised list is
+/* A list of words for execv(), terminated by NULL. A zero-initialised list is
  * empty. Words are copied. The process exits if memory runs out. */
 typedef struct mrail_tool_args {
     char **items;
@@ -40,19 +40,20 @@ _Noreturn void mrail_tool_usage(const char *command, const char *fmt, ...)
 _Noreturn void mrail_tool_fail(const char *command, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 
-/* Returns the name of a file for messages: "stdin" for "-". */
+/* Returns the name of a file for messages, which is "stdin" for "-". */
 const char *mrail_tool_file_name(const char *path);
 
 /* Reads a file, or stdin for "-", and appends a NUL byte. The caller frees the
- * text. Of a file longer than `max`, it reads slightly more than `max` bytes,
+ * text. If a file is longer than `max`, reads slightly more than `max` bytes,
  * so that the parser rejects the text. Exits if memory runs out, or with a
  * usage error if the file cannot be read. */
 char *mrail_tool_read(const char *command, const char *path, size_t max,
                       size_t *length_p);
 
 /* If stderr is a terminal, shows the progress of a long task: "mrail COMMAND:
- * DONE of TOTAL WHAT". Prints nothing during the first two seconds, and then at
- * most once a second. If done == total, removes the line. Not thread-safe. */
+ * DONE of TOTAL WHAT". Does not print during the first two seconds, and then
+ * prints at most once a second. If done == total, removes the line. Not
+ * thread-safe. */
 void mrail_tool_progress(const char *command, unsigned done, unsigned total,
                          const char *what);
 
@@ -62,9 +63,9 @@ void mrail_tool_own_dir(char *dir, size_t size);
 
 /* Maps the configured path `target` into a tree that was moved or staged as a
  * whole, given that a program configured for the directory `configured` is now
- * in `own_dir`. The parts in which the two configured paths differ stay the
- * same. Returns 0, or -ENOENT if own_dir does not end like `configured` or the
- * path is too long. */
+ * in `own_dir`. The parts in which the two configured paths differ are
+ * unchanged. Returns 0, or -ENOENT if own_dir does not end like `configured` or
+ * the path is too long. */
 int mrail_tool_moved(const char *own_dir, const char *configured,
                      const char *target, char *path, size_t size);
 

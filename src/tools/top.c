@@ -19,11 +19,11 @@
 
 typedef struct top {
     const char *dir;
-    const char *archive;  /* NULL: pages of this machine */
-    collect_view_t *view; /* of the archive */
+    const char *archive;  /* NULL for pages of this machine */
+    collect_view_t *view; /* view of the archive */
     const char *job;
     double interval_s;
-    uint64_t count; /* 0: no limit */
+    uint64_t count; /* 0 for no limit */
     top_filter_t filter;
     unsigned order; /* top_order_t */
     int json, lanes, clean;
@@ -42,7 +42,7 @@ static void top_sleep(double seconds)
     }
 }
 
-/* Reads the pages, or those of an archive. */
+/* Reads the pages of this machine or of an archive. */
 static void top_read(const top_t *top, pages_t *pages, int warn)
 {
     pages_read(pages, COMMAND, top->dir, top->job, warn);
@@ -125,7 +125,7 @@ static int top_key(top_t *top, int key, unsigned *page_p)
     }
 }
 
-/* Keys take effect at once, using the current samples. */
+/* Keys take effect immediately, using the current samples. */
 static void top_screen(top_t *top, pages_t *before)
 {
     unsigned page = 0;
@@ -237,17 +237,18 @@ static const mrail_option_t top_options[] = {
      MRAIL_OPTION_CHOICE, FIELD(order), 0, 0, NULL},
     {"--json", NULL, "print a JSON object for each sample", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
-    {"--lanes", NULL, "a line for each lane, with its source port and moves",
+    {"--lanes", NULL,
+     "print a line for each lane, with its source port and moves",
      MRAIL_OPTION_FLAG, FIELD(lanes), 0, 0, NULL},
     {"--dir", "DIR",
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--archive", "FILE",
-     "show an archive of mrail collect, with the rates when it was collected",
+     "show an archive of mrail collect, with the rates between its two samples",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
-    {"--clean", NULL, "remove the files of processes that were killed",
-     MRAIL_OPTION_FLAG, FIELD(clean), 0, 0, NULL},
+    {"--clean", NULL, "remove the files of killed processes", MRAIL_OPTION_FLAG,
+     FIELD(clean), 0, 0, NULL},
     {.names = NULL}};
 
 static const char *const synopsis[] = {
@@ -260,20 +261,23 @@ static const mrail_command_t command = {
     .name = COMMAND,
     .synopsis = synopsis,
     .about =
-        "Shows what each rail of this user's processes on this machine carries:\n"
+        "Shows the traffic on each rail of this user's processes on this\n"
+        "machine:\n"
         "\n"
         "  LANES    queue pairs that are up        MB/S   rate over the interval\n"
         "  OF       rate of the port               OUT    bytes in flight\n"
         "  STALLED  share of time in which work was outstanding on a lane and\n"
-        "           nothing completed, because of the network or the other end\n"
-        "  IDLE     share of time in which a lane had no work, but others did\n"
+        "           no work completed, because of the network or the remote end\n"
+        "  IDLE     share of time in which a lane had no work, but other lanes did\n"
         "\n"
-        "It also shows the last events. A process that was killed is shown as ended.\n"
-        "On a terminal, it shows a page at a time: space and b turn pages, s changes\n"
-        "the order, q quits. --job, --rank, --rail and --program are filters.\n",
+        "It also shows the last events. Killed processes are shown as\n"
+        "ended. On a terminal, it shows one page at a time: space and b\n"
+        "turn pages, s changes the order, q quits. --job, --rank, --rail\n"
+        "and --program are filters.\n",
     .options = top_options,
     .epilog =
-        "Exit status: 0 done, 1 no process or rail to show, or failure, 2 usage.\n"};
+        "Exit status: 0 done, 1 no process or rail to show, or failure, 2\n"
+        "usage.\n"};
 
 int main(int argc, char **argv)
 {
@@ -282,8 +286,9 @@ int main(int argc, char **argv)
 
     mrail_options_parse(&command, argv, &top);
     if (top.lanes && top.json) {
-        mrail_tool_usage(COMMAND, "--lanes --json: choose one; --json has the "
-                                  "lanes as well");
+        mrail_tool_usage(
+            COMMAND,
+            "--lanes cannot be combined with --json, which includes the lanes");
     }
     if ((top.archive != NULL) && (top.clean || (top.dir != NULL))) {
         mrail_tool_usage(COMMAND, "--archive cannot be combined with %s",

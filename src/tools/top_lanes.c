@@ -7,9 +7,9 @@
 static void print_titles(FILE *stream, const mrail_page_t *page)
 {
     fprintf(stream, "job %s\n", (page->job[0] != '\0') ? page->job : "(none)");
-    fprintf(stream, "%-10s %8s %-16s %4s %-12s %5s %5s %8s %9s  %s\n", "WHO",
-            "PID", "PEER", "LANE", "RAIL", "SPORT", "MOVES", "MB/S", "OUT",
-            "STATE");
+    fprintf(stream, "%-10s %8s %-16s %4s %-12s %5s %5s %8s %9s  %s\n",
+            "PROCESS", "PID", "PEER", "LANE", "RAIL", "SPORT", "MOVES", "MB/S",
+            "OUT", "STATE");
 }
 
 static void print_lane(FILE *stream, const pages_t *pages,

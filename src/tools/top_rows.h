@@ -19,7 +19,7 @@ typedef enum top_order {
 
 #define TOP_ORDERS "rank|rate|stalled|idle|out"
 
-/* Filters of the rows; NULL: none. Names are fnmatch(3) patterns. */
+/* Filters of the rows, or NULL. Names are fnmatch(3) patterns. */
 typedef struct top_filter {
     const char *ranks; /* a valid list such as "0,4-7" */
     const char *program;
@@ -28,7 +28,8 @@ typedef struct top_filter {
 
 typedef struct top_figures {
     double bytes_per_s; /* over the interval; 0 with a single sample */
-    double stalled;     /* mean fraction of time its lanes stalled */
+    double stalled;     /* mean fraction of the time for which its lanes were
+                         * stalled */
     double idle;
     uint64_t outstanding; /* bytes */
 } top_figures_t;

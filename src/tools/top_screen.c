@@ -34,8 +34,8 @@ static void catch_signal(int number, void (*func)(int))
     sigaction(number, &action, NULL);
 }
 
-/* On Ctrl-Z, restores the shell's terminal settings, and sets ours again when
- * the process continues. */
+/* On Ctrl-Z, restores the shell's terminal settings, and sets the program's
+ * settings again when the process continues. */
 static void on_suspend(int signal)
 {
     int before = errno;

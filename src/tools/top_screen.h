@@ -1,6 +1,6 @@
 /*
- * Terminal handling of mrail top: the size, and single keys. The settings for
- * single keys are undone when the process exits or is suspended.
+ * Terminal handling of mrail top: the size, and single keys. The original
+ * settings are restored when the process exits or is suspended.
  */
 #ifndef MRAIL_TOOLS_TOP_SCREEN_H
 #define MRAIL_TOOLS_TOP_SCREEN_H

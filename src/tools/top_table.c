@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define LAST_EVENTS 8
-#define SCREEN_EVENTS 4 /* fewer if the rows need the space */
+#define SCREEN_EVENTS 4 /* fewer if the rows need the lines */
 
 static const char *job_text(const mrail_page_t *page)
 {
@@ -18,9 +18,9 @@ static const char *job_text(const mrail_page_t *page)
 
 static void print_titles(FILE *stream, const pages_t *pages)
 {
-    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s%s\n", "WHO",
-            "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF", "STALLED", "IDLE",
-            "OUT", (pages->hosts != NULL) ? "  HOST" : "");
+    fprintf(stream, "%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s%s\n",
+            "PROCESS", "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF",
+            "STALLED", "IDLE", "OUT", (pages->hosts != NULL) ? "  HOST" : "");
 }
 
 /* Prints a row. `first` is 1 if the row above belongs to another process, or if
@@ -58,7 +58,7 @@ static void print_events(FILE *stream, const pages_t *pages,
         }
     }
     if (kept > 0) {
-        fprintf(stream, "\nlast events (all: mrail info --events)\n");
+        fprintf(stream, "\nlast events (mrail info --events shows all)\n");
     }
     for (unsigned i = (kept > most) ? kept - most : 0; i < kept; ++i) {
         pages_time(when, sizeof(when), events[i].event->time_ns);

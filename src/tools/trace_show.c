@@ -96,7 +96,7 @@ void trace_table_print(FILE *stream, const trace_process_t *processes,
 
     fprintf(stream,
             "%-10s %-12s %4s %-16s %5s %-4s %8s %8s %8s %9s %9s %9s %6s\n",
-            "WHO", "RAIL", "LANE", "PEER", "SPORT", "KIND", "COUNT", "MB/S",
+            "PROCESS", "RAIL", "LANE", "PEER", "SPORT", "KIND", "COUNT", "MB/S",
             "LOWEST", "P50 US", "P99 US", "MAX US", "FAILED");
     for (unsigned i = 0; i < count; ++i) {
         for (unsigned r = 0; r < processes[i].table.count; ++r) {

@@ -153,7 +153,7 @@ static trace_row_t *table_row(trace_table_t *table,
 }
 
 /* Updates the lowest rate with that of the window. Completions with the same
- * time stamp belong together, so the window is complete only when a later time
+ * timestamp belong together, so the window is complete only when a later time
  * stamp follows. */
 static void row_note_low(trace_row_t *row)
 {

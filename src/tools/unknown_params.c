@@ -11,10 +11,12 @@
 
 #define PREFIX "UCX_MRAIL_"
 #define NAME_LONGEST 32
-#define FAR 3u /* this number of edits makes a different word */
+/* with this number of edits, the names are considered different */
+#define FAR 3u
 
-/* The transport's other variables: those of src/uct/mrail_config.c, and those
- * that UCX adds to every transport. test/ucx/info.sh compares the list. */
+/* The transport's other variables: the parameters in src/uct/mrail_config.c,
+ * and the parameters that UCX adds to every transport. test/ucx/info.sh
+ * compares the list. */
 static const char *const transport_params[] = {
     "RCACHE",
     "RCACHE_MEM_PRIO",
@@ -39,7 +41,7 @@ typedef struct search {
     char nearest[NAME_LONGEST + 1];
 } search_t;
 
-/* Returns the number of letters to insert, leave out or change (Levenshtein
+/* Returns the number of letters to insert, delete or replace (Levenshtein
  * distance), computed one row at a time. */
 static unsigned count_edits(const char *a, const char *b)
 {

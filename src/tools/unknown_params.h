@@ -8,7 +8,8 @@ typedef void (*mrail_unknown_param_func_t)(void *arg, const char *name,
 /* Calls `func` for each UCX_MRAIL_* variable of `env` (in the form of
  * environ(7)) that neither the engine nor the transport knows. `nearest` is the
  * most similar known name, without UCX_MRAIL_, or NULL; it is valid during the
- * call. UCX itself reports such variables as unused, but suggests no name. */
+ * call. UCX itself reports such variables as unused, but does not suggest a
+ * name. */
 void mrail_unknown_params(char *const *env, mrail_unknown_param_func_t func,
                           void *arg);
 

@@ -7,7 +7,8 @@
 #include "orchestrator/plan.h"
 #include "base/text.h"
 
-/* Each field *_line is the number of the line that set the value, or 0. */
+/* Each field *_line is the number of the line that set the value, or 0 if none
+ * did. */
 typedef struct mrail_topo_reader_node {
     unsigned group, group_line;
     unsigned pairwise_line, switch_line; /* pairwise_line: also set by link */
@@ -17,7 +18,7 @@ typedef struct mrail_topo_reader_node {
 
 typedef struct mrail_topo_reader_rank {
     unsigned node, index; /* index: among the ranks of its node */
-    unsigned line;        /* last line that set its rails */
+    unsigned line;        /* last line that set the rank's rails */
 } mrail_topo_reader_rank_t;
 
 /* State of the reader. Arrays are allocated once their sizes are known. */
@@ -27,13 +28,13 @@ typedef struct mrail_topo_reader {
     mrail_text_line_t *line; /* the line being read */
     unsigned num_nodes, num_rails, num_ranks;
     unsigned nodes_line, rails_line, hairpin_line, cross_rail_line;
-    /* number of the first pairwise, link or switch line; 0: none */
+    /* number of the first pairwise, link or switch line; 0 if none */
     unsigned gpu_line;
-    unsigned uplink_line; /* number of the first uplink line; 0: none */
-    /* the first line that lists uplinks one by one (0: none), and their
+    unsigned uplink_line; /* number of the first uplink line; 0 if none */
+    /* the first line that lists uplinks one by one (0 if none), and their
      * number */
     unsigned spread_line, num_uplinks;
-    unsigned reach_line; /* number of the first reach line; 0: none */
+    unsigned reach_line; /* number of the first reach line; 0 if none */
     mrail_topo_reader_node_t *nodes;
     mrail_topo_reader_rank_t *ranks; /* MRAIL_PLAN_MAX_RANKS */
     unsigned *rail_lines;            /* indexed by node and rail */
@@ -42,7 +43,7 @@ typedef struct mrail_topo_reader {
     unsigned *link_lines; /* indexed by sender and the receiver's index */
     /* by line: the number of its values that no later line has overridden */
     unsigned *left;
-    /* a line whose values have all been overridden by the current line; 0:
+    /* a line whose values have all been overridden by the current line; 0 if
      * none */
     unsigned lost;
 } mrail_topo_reader_t;
@@ -50,7 +51,8 @@ typedef struct mrail_topo_reader {
 #define MRAIL_TOPO_FAIL(_reader, ...)                                          \
     mrail_text_fail((_reader)->line, __VA_ARGS__)
 
-/* Writes a message for an error of the planner, which writes none itself. */
+/* Writes a message for an error of the planner, which returns only an error
+ * code. */
 int mrail_topo_reader_result(mrail_topo_reader_t *reader, int ret);
 
 /* Records that the current line overrides a value that line *owner_p has set.

@@ -1,6 +1,6 @@
 /*
- * Parses topologies. All rules are checked here, so that each error message has
- * a line number. Afterwards, the planner can fail only if memory runs out.
+ * Parses topologies. It checks all rules, so that each error message has a line
+ * number. Afterwards, the planner can fail only if memory runs out.
  */
 #include "config.h"
 #include "topology/topo_text.h"
@@ -15,10 +15,9 @@ int mrail_topo_reader_result(mrail_topo_reader_t *reader, int ret)
 {
     return (ret == 0 || ret == -ENOMEM)
                ? ret
-               : MRAIL_TOPO_FAIL(reader,
-                                 "the planner does not accept this (%s)",
-                                 (ret == -ENOSPC) ? "more than its limits"
-                                                  : "a value out of range");
+               : MRAIL_TOPO_FAIL(reader, "the planner rejects this line: %s",
+                                 (ret == -ENOSPC) ? "a limit is exceeded"
+                                                  : "a value is out of range");
 }
 
 void mrail_topo_reader_claim(mrail_topo_reader_t *reader, unsigned *owner_p)
@@ -52,17 +51,17 @@ int mrail_topo_reader_capacities(mrail_topo_reader_t *reader,
         ret = mrail_text_capacity(reader->line, words[1], none, in_p);
     }
     if (ret == 0 && (*out_p == 0) != (*in_p == 0)) {
-        return MRAIL_TOPO_FAIL(reader,
-                               "dead in one direction only: write %s once, for "
-                               "both",
-                               none);
+        return MRAIL_TOPO_FAIL(
+            reader,
+            "only one direction is dead; write %s once, for both directions",
+            none);
     }
     return ret;
 }
 
 /* ---- Size ---- */
 
-/* Creates the topology. Its size cannot change any more. */
+/* Creates the topology. From then on, its size is fixed. */
 static int begin(mrail_topo_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;
@@ -166,7 +165,7 @@ static int read_group(mrail_topo_reader_t *reader)
 
     if (reader->uplink_line != 0) {
         return MRAIL_TOPO_FAIL(
-            reader, "'leaf_group' must precede the first 'uplink', line %u",
+            reader, "'leaf_group' must precede the first 'uplink' (line %u)",
             reader->uplink_line);
     }
     if (mrail_topo_reader_nodes(reader, words[1], &nodes) != 0 ||
@@ -196,8 +195,8 @@ static int has_group(const mrail_topo_reader_t *reader, unsigned group)
     return n < reader->num_nodes;
 }
 
-/* Parses a list of leaf groups. '*' means all groups that have nodes. A named
- * group without nodes is refused. */
+/* Parses a list of leaf groups. '*' means all groups that have nodes. Rejects a
+ * named group that has no nodes. */
 static int group_list(mrail_topo_reader_t *reader, const char *word,
                       mrail_text_list_t *groups)
 {
@@ -218,8 +217,8 @@ static int group_list(mrail_topo_reader_t *reader, const char *word,
         if (!has_group(reader, group)) {
             return MRAIL_TOPO_FAIL(
                 reader,
-                "there is no node in leaf group %u: 'leaf_group NODES %u' "
-                "must come first",
+                "leaf group %u has no nodes; 'leaf_group NODES %u' must come "
+                "first",
                 group, group);
         }
     }
@@ -229,7 +228,7 @@ static int group_list(mrail_topo_reader_t *reader, const char *word,
 /* The capacities in an uplink line: the total of a leaf, or one capacity for
  * each of its uplinks. */
 typedef struct uplinks {
-    unsigned count; /* 0: `up` and `down` are totals */
+    unsigned count; /* 0 if `up` and `down` are totals */
     double up[MRAIL_PLAN_MAX_UPLINKS], down[MRAIL_PLAN_MAX_UPLINKS];
 } uplinks_t;
 
@@ -254,13 +253,14 @@ static int read_capacities(mrail_topo_reader_t *reader, uplinks_t *uplinks)
     int ret = 0;
 
     if (count_down != count) {
-        return MRAIL_TOPO_FAIL(reader,
-                               "%u uplinks on the way up, but %u on the way "
-                               "down",
-                               count, count_down);
+        return MRAIL_TOPO_FAIL(
+            reader,
+            "%u upward capacities, but %u downward; both lists must have the "
+            "same length",
+            count, count_down);
     }
     if (count > MRAIL_PLAN_MAX_UPLINKS) {
-        return MRAIL_TOPO_FAIL(reader, "more than %u uplinks",
+        return MRAIL_TOPO_FAIL(reader, "a leaf can have at most %u uplinks",
                                MRAIL_PLAN_MAX_UPLINKS);
     }
     for (unsigned i = 0; i < count && ret == 0; ++i) {
@@ -284,11 +284,11 @@ static int check_count(mrail_topo_reader_t *reader, const uplinks_t *uplinks)
         reader->num_uplinks = uplinks->count;
     }
     return (uplinks->count != reader->num_uplinks)
-               ? MRAIL_TOPO_FAIL(reader,
-                                 "%u uplinks, but line %u lists %u: all leaves "
-                                 "must have as many",
-                                 uplinks->count, reader->spread_line,
-                                 reader->num_uplinks)
+               ? MRAIL_TOPO_FAIL(
+                     reader,
+                     "%u uplinks, but line %u lists %u; all leaves must have "
+                     "the same number",
+                     uplinks->count, reader->spread_line, reader->num_uplinks)
                : 0;
 }
 
@@ -340,8 +340,7 @@ static int read_uplink(mrail_topo_reader_t *reader)
         check_count(reader, &uplinks) != 0) {
         return -EINVAL;
     }
-    /* Iterate over the nodes, because not every number below the largest is a
-     * group. */
+    /* Iterate over the nodes, because group numbers need not be consecutive. */
     for (unsigned n = 0; n < reader->num_nodes && ret == 0; ++n) {
         unsigned group = reader->nodes[n].group;
 
@@ -407,14 +406,14 @@ static const struct {
 static int check_end(mrail_topo_reader_t *reader)
 {
     if (reader->topo == NULL) {
-        return MRAIL_TOPO_FAIL(reader, "the text ends without a line '%s N'",
+        return MRAIL_TOPO_FAIL(reader, "the line '%s N' is missing",
                                (reader->num_nodes == 0) ? "nodes" : "rails");
     }
     return (reader->num_ranks == 0)
                ? MRAIL_TOPO_FAIL(
                      reader,
-                     "the text ends without a line 'ranks NODES COUNT "
-                     "single-rail|multi-rail|RAILS': no rank could send")
+                     "the topology has no ranks; add a line 'ranks NODES COUNT "
+                     "single-rail|multi-rail|RAILS'")
                : mrail_topo_reader_check_reach(reader);
 }
 
@@ -427,7 +426,8 @@ static int unknown(mrail_topo_reader_t *reader)
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
                                  (i > 0) ? ", " : "", verbs[i].name);
     }
-    return MRAIL_TOPO_FAIL(reader, "'%.40s' is not a statement: %s",
+    return MRAIL_TOPO_FAIL(reader,
+                           "'%.40s' is not a statement; expected one of: %s",
                            reader->line->words[0], known);
 }
 
@@ -474,7 +474,7 @@ static int read_line(mrail_text_line_t *line, void *arg)
     }
     if (ret == 0 && reader->lost != 0) {
         return MRAIL_TOPO_FAIL(
-            reader, "this overrides all of line %u: remove one of the two",
+            reader, "this line overrides all of line %u; remove one of them",
             reader->lost);
     }
     return ret;
@@ -535,8 +535,8 @@ int mrail_topo_text_read(const char *name, const char *text, size_t length,
     size_t lines = 2;
     int ret = -ENOMEM;
 
-    /* Counts lines only up to the limit, because a longer text will be
-     * refused. */
+    /* Counts lines only up to the limit, because a longer text is rejected
+     * later. */
     for (size_t i = 0; i < MRAIL_MIN(length, MRAIL_TOPO_TEXT_MAX_BYTES); ++i) {
         lines += (text[i] == '\n');
     }

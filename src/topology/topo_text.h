@@ -28,8 +28,7 @@
  * given as 50GB (bytes per second) or 400Gb (bits per second), with k, M, G or
  * T as powers of 1000, from 1kB to 1000TB.
  *
- * Pure: accesses no file or clock. If the text has an error, there is no
- * result.
+ * Pure: does not access files or the clock. A text with an error has no result.
  */
 #ifndef MRAIL_TOPOLOGY_TOPO_TEXT_H
 #define MRAIL_TOPOLOGY_TOPO_TEXT_H
@@ -40,16 +39,18 @@
 
 #define MRAIL_TOPO_TEXT_MAX_BYTES ((size_t)1 << 26)
 
-/* A topology, and the numbers of the lines that describe it; 0: no line. */
+/* A topology, and the numbers of the lines that describe it; 0 if there is
+ * none. */
 typedef struct mrail_topo_text {
     mrail_plan_topo_t *topo;
     unsigned *rank_lines;   /* by rank: the last line that set its rails */
     unsigned *group_lines;  /* by node */
     unsigned *port_lines;   /* by node and rail */
-    unsigned *uplink_lines; /* by leaf group and rail; NULL: no uplinks */
+    unsigned *uplink_lines; /* by leaf group and rail; NULL if there are no
+                             * uplinks */
 } mrail_topo_text_t;
 
-/* Reads a topology. `name` appears in messages. On success, returns 0, and the
+/* Reads a topology. Messages start with `name`. On success, returns 0, and the
  * caller must clean up the result. On failure, returns -EINVAL or -ENOMEM with
  * a message in `why`: "NAME:LINE: ", the error and the correct form. */
 int mrail_topo_text_read(const char *name, const char *text, size_t length,

@@ -13,7 +13,7 @@ static unsigned *link_line(const mrail_topo_reader_t *reader, unsigned from,
 }
 
 /* Prepares a node for GPU links. A node has either pairwise links or a switch.
- * No ranks can be added after the first line about GPU links. */
+ * After the first line about GPU links, ranks can no longer be added. */
 static int begin_gpu(mrail_topo_reader_t *reader, unsigned node, int is_switch)
 {
     unsigned other = is_switch ? reader->nodes[node].pairwise_line
@@ -22,8 +22,8 @@ static int begin_gpu(mrail_topo_reader_t *reader, unsigned node, int is_switch)
     if (other != 0) {
         return MRAIL_TOPO_FAIL(
             reader,
-            "node %u has %s since line %u: links in pairs or a "
-            "switch, not both",
+            "node %u has %s since line %u; a node can have pairwise links or a "
+            "switch, but not both",
             node, is_switch ? "links" : "a switch", other);
     }
     if (reader->gpu_line == 0) {
@@ -59,10 +59,11 @@ static int pairwise_node(mrail_topo_reader_t *reader, unsigned node,
     int ret = 0;
 
     if (count > MRAIL_PLAN_MAX_PAIRWISE) {
-        return MRAIL_TOPO_FAIL(reader,
-                               "node %u has %u ranks: at most %u have links in "
-                               "pairs",
-                               node, count, MRAIL_PLAN_MAX_PAIRWISE);
+        return MRAIL_TOPO_FAIL(
+            reader,
+            "node %u has %u ranks; at most %u ranks of a node can have "
+            "pairwise links",
+            node, count, MRAIL_PLAN_MAX_PAIRWISE);
     }
     for (unsigned i = 0; i < count * count && ret == 0; ++i) {
         unsigned from = reader->nodes[node].members[i / count];
@@ -93,8 +94,8 @@ int mrail_topo_reader_pairwise(mrail_topo_reader_t *reader)
     return (ret == 0 && most < 2)
                ? MRAIL_TOPO_FAIL(
                      reader,
-                     "no node of '%.40s' has two ranks: 'ranks' must "
-                     "come first",
+                     "no node in '%.40s' has two ranks; 'ranks' must come "
+                     "first",
                      words[1])
                : ret;
 }
@@ -108,23 +109,23 @@ static int check_pair(mrail_topo_reader_t *reader, unsigned from, unsigned to,
     if (node != reader->ranks[to].node) {
         return MRAIL_TOPO_FAIL(
             reader,
-            "ranks %u and %u are on nodes %u and %u: links are "
-            "within a node",
+            "ranks %u and %u are on nodes %u and %u; a GPU link must be within "
+            "a node",
             from, to, node, reader->ranks[to].node);
     }
     if (reader->ranks[from].index >= MRAIL_PLAN_MAX_PAIRWISE ||
         reader->ranks[to].index >= MRAIL_PLAN_MAX_PAIRWISE) {
-        return MRAIL_TOPO_FAIL(reader,
-                               "ranks %u and %u: only the first %u ranks of a "
-                               "node have links",
-                               from, to, MRAIL_PLAN_MAX_PAIRWISE);
+        return MRAIL_TOPO_FAIL(
+            reader,
+            "ranks %u and %u cannot have a link; only the first %u ranks of a "
+            "node can",
+            from, to, MRAIL_PLAN_MAX_PAIRWISE);
     }
     if (none &&
         (reader->link_lines == NULL || *link_line(reader, from, to) == 0)) {
-        return MRAIL_TOPO_FAIL(reader,
-                               "there is no link from rank %u to rank %u that "
-                               "could be removed",
-                               from, to);
+        return MRAIL_TOPO_FAIL(
+            reader, "there is no link from rank %u to rank %u to remove", from,
+            to);
     }
     return 0;
 }
@@ -141,7 +142,7 @@ int mrail_topo_reader_link(mrail_topo_reader_t *reader)
 
     if (reader->num_ranks == 0) {
         return MRAIL_TOPO_FAIL(
-            reader, "there are no ranks yet: 'ranks' must come first");
+            reader, "no ranks are defined yet; 'ranks' must come first");
     }
     if (mrail_text_list(reader->line, words[1], "rank", reader->num_ranks,
                         &from) != 0 ||
@@ -162,7 +163,7 @@ int mrail_topo_reader_link(mrail_topo_reader_t *reader)
         }
     }
     return (pairs == 0)
-               ? MRAIL_TOPO_FAIL(reader, "a rank has no link to itself")
+               ? MRAIL_TOPO_FAIL(reader, "a rank cannot have a link to itself")
                : ret;
 }
 
@@ -197,9 +198,9 @@ int mrail_topo_reader_switch(mrail_topo_reader_t *reader)
         ++count;
     }
     return (ret == 0 && count == 0)
-               ? MRAIL_TOPO_FAIL(reader,
-                                 "no node of '%.40s' has a rank: 'ranks' must "
-                                 "come first",
-                                 words[1])
+               ? MRAIL_TOPO_FAIL(
+                     reader,
+                     "no node in '%.40s' has a rank; 'ranks' must come first",
+                     words[1])
                : ret;
 }

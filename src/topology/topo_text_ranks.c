@@ -8,7 +8,7 @@
 
 /* ---- Ranks ---- */
 
-/* How a line binds its ranks to rails. */
+/* The rails to which a line binds its ranks. */
 typedef struct binding {
     enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
     mrail_text_list_t rails;
@@ -41,7 +41,7 @@ static int add_rank(mrail_topo_reader_t *reader, unsigned node, unsigned rail)
     int ret;
 
     if (rank == MRAIL_PLAN_MAX_RANKS) {
-        return MRAIL_TOPO_FAIL(reader, "more than %u ranks in all",
+        return MRAIL_TOPO_FAIL(reader, "a topology can have at most %u ranks",
                                MRAIL_PLAN_MAX_RANKS);
     }
     ret = mrail_plan_topo_add_rank(reader->topo, node);
@@ -75,8 +75,8 @@ int mrail_topo_reader_ranks(mrail_topo_reader_t *reader)
     if (reader->gpu_line != 0) {
         return MRAIL_TOPO_FAIL(
             reader,
-            "'ranks' must precede the first 'pairwise', 'link' or "
-            "'switch', line %u",
+            "'ranks' must precede the first 'pairwise', 'link' or 'switch' "
+            "(line %u)",
             reader->gpu_line);
     }
     if (mrail_topo_reader_nodes(reader, words[1], &nodes) != 0 ||
@@ -129,9 +129,10 @@ static int read_limits(mrail_topo_reader_t *reader, char *const *words,
         ret = read_limit(reader, words[1], in_p);
     }
     if (ret == 0 && (*out_p == 0) != (*in_p == 0)) {
-        return MRAIL_TOPO_FAIL(reader,
-                               "a rank reaches a rail in both directions or "
-                               "in none: write none once, for both");
+        return MRAIL_TOPO_FAIL(
+            reader,
+            "a rank reaches a rail in both directions or in neither; write "
+            "none once, for both directions");
     }
     return ret;
 }
@@ -140,7 +141,7 @@ static int begin_reach(mrail_topo_reader_t *reader)
 {
     if (reader->num_ranks == 0) {
         return MRAIL_TOPO_FAIL(
-            reader, "there are no ranks yet: 'ranks' must come first");
+            reader, "no ranks are defined yet; 'ranks' must come first");
     }
     if (reader->reach_lines == NULL) {
         reader->reach_lines =
@@ -183,7 +184,7 @@ int mrail_topo_reader_reach(mrail_topo_reader_t *reader)
     return mrail_topo_reader_result(reader, ret);
 }
 
-/* Returns the rail that the last `reach` line has withdrawn from a rank. */
+/* Returns the rail that the last `reach` line removed from a rank. */
 static unsigned last_reach(const mrail_topo_reader_t *reader, unsigned rank)
 {
     unsigned last = 0;

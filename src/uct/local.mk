@@ -14,7 +14,7 @@ libuct_mrail_la_SOURCES = \
     src/uct/mrail_shim.c src/uct/mrail_shim.h \
     src/uct/mrail_direct.h src/uct/mrail_rails.h \
     src/uct/mrail_tls.h
-# UCX loads only modules with the suffix of its own libraries, .so.0
+# UCX loads only modules with the same suffix as its own libraries, .so.0
 libuct_mrail_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,nodelete
 libuct_mrail_la_LIBADD = $(UCP_LIBS) -ldl
 
@@ -55,14 +55,14 @@ if HAVE_UCX
 	@echo "  transport for UCX $(UCX_VERSION):"
 	@echo "    $(ucxdir)/libuct_mrail.so.0"
 else
-	@echo "  The UCX transport was left out; configure said why."
+	@echo "  The UCX transport was not built; see the output of configure."
 endif
 if HAVE_OMPI
 	@echo "  Open MPI $(OMPI_VERSION) components:"
 	@echo "    $(ompicomponentdir)"
 	@echo "    (Open MPI's own: $(OMPI_SYSTEM_COMPONENTS))"
 else
-	@echo "  The Open MPI components were left out; configure said why."
+	@echo "  The Open MPI components were not built; see the output of configure."
 endif
 if HAVE_UCX
 	@echo "To use it:"

@@ -1,7 +1,7 @@
 /*
- * The private headers of the UCX version that this file is built for, and the
- * differences between UCX versions. Each difference is a HAVE_ macro, which
- * configure derives from the headers (m4/mrail_ucx.m4) and never from a version
+ * The private headers of the UCX version for which the transport is built, and
+ * the differences between UCX versions. Each difference is a HAVE_ macro, which
+ * configure derives from the headers (m4/mrail_ucx.m4), never from a version
  * number.
  */
 #ifndef UCT_MRAIL_COMPAT_H

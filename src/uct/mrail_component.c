@@ -21,9 +21,9 @@ static void warn_if_excluded(void)
     if (!warned && uct_mrail_tls_names() && uct_mrail_may_log() &&
         uct_mrail_net_devices_exclude(UCT_MRAIL_DEVICE)) {
         warned = 1;
-        ucs_warn("mrail: UCX_TLS names mrail, but UCX_NET_DEVICES=%s leaves "
-                 "its device out: add " UCT_MRAIL_DEVICE " to it, or unset it "
-                 "(UCX_MRAIL_DEVICES chooses the rails)",
+        ucs_warn("mrail: UCX_TLS names mrail, but UCX_NET_DEVICES=%s excludes "
+                 "its device; add " UCT_MRAIL_DEVICE " to the list, or unset "
+                 "the variable (UCX_MRAIL_DEVICES selects the rails)",
                  getenv("UCX_NET_DEVICES"));
     }
 }
@@ -32,12 +32,12 @@ static void warn_if_no_rail(int ret, const mrail_rejected_ports_t *rejected)
 {
     static int warned;
 
-    /* If a device name is wrong, device discovery has already logged it and
-     * returned -EINVAL. */
+    /* If a device name is wrong, device discovery has already logged an error
+     * and returned -EINVAL. */
     if (ret == 0 && !warned && uct_mrail_tls_names() && uct_mrail_may_log()) {
         warned = 1;
-        ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail: %s: "
-                 "mrail is disabled; mrail info lists the ports",
+        ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail: %s; "
+                 "mrail is disabled ('mrail info' lists the ports)",
                  mrail_rejected_ports_text(rejected));
     }
 }
@@ -97,9 +97,9 @@ uct_component_t uct_mrail_component = {
 
 static int registered;
 
-/* Returns 1 if another copy of this file is registered. A process may load two
- * copies, one from a build tree and one from an installation. Only the first
- * copy is registered. */
+/* Returns 1 if another copy of the transport is registered. A process may load
+ * two copies, one from a build tree and one from an installation. Only the
+ * first copy registers itself. */
 static int another_is_registered(void)
 {
     uct_component_t *component;

@@ -25,10 +25,11 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 #if HAVE_UCX_RCACHE
         {"RCACHE", "y",
          "Keep memory registered after use, and reuse the registration when the\n"
-         "same buffer is used again; unmapped memory leaves the cache at once.\n"
-         "Without it, plans use no RDMA READs, and with UCX 1.13, every large\n"
-         "transfer registers its buffers on all rails. For messages, later\n"
-         "releases have a cache of their own (UCX_RCACHE_ENABLE).",
+         "same buffer is used again. Unmapped memory is removed from the cache\n"
+         "immediately. Without the cache, planned exchanges use no RDMA READs;\n"
+         "with UCX 1.13, every large transfer registers its buffers on all\n"
+         "rails. For messages, UCX 1.14 and later have a cache of their own\n"
+         "(UCX_RCACHE_ENABLE).",
          ucs_offsetof(uct_mrail_md_config_t, rcache_enable),
          UCS_CONFIG_TYPE_BOOL},
 #endif
@@ -39,8 +40,8 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 #endif
 
     {"MEM_REG_OVERHEAD", "16us",
-     "Estimated cost of registering memory on one rail. UCX weighs it against\n"
-     "copying when it chooses a protocol.",
+     "Estimated cost of registering memory on one rail. UCX compares it with\n"
+     "the cost of a copy when it chooses a protocol.",
      ucs_offsetof(uct_mrail_md_config_t, reg_overhead_s), UCS_CONFIG_TYPE_TIME},
 
     {"MEM_REG_GROWTH", "0.06ns",
@@ -54,8 +55,8 @@ ucs_config_field_t uct_mrail_iface_config_table[] = {
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"OVERHEAD", "200ns",
-     "Estimated CPU time to post a message, without copies, for UCX's choice\n"
-     "of protocols.",
+     "Estimated CPU time to post a message, without copies. UCX uses it to\n"
+     "choose protocols.",
      ucs_offsetof(uct_mrail_iface_config_t, overhead_s), UCS_CONFIG_TYPE_TIME},
 
     {.name = NULL}};
@@ -65,8 +66,8 @@ static size_t size_of_memunits(size_t size)
     if (size == UCS_MEMUNITS_AUTO) {
         return MRAIL_SIZE_AUTO;
     }
-    /* "inf" of UCX has the same bits as "auto" of the engine, so the engine
-     * gets the next lower value. */
+    /* UCX's "inf" is the same value as the engine's "auto", so use the next
+     * lower value. */
     return (size == UCS_MEMUNITS_INF) ? SIZE_MAX - 1 : size;
 }
 

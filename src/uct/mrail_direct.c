@@ -1,8 +1,8 @@
 /*
  * RDMA READs for a collective component. They use an engine interface that is
- * separate from those of UCX. This interface belongs to the oldest open md: it
- * uses a registration cache of that md (uct_mrail_mem_cache()), and closes
- * together with that md.
+ * separate from UCX's interfaces. This interface belongs to the oldest open md:
+ * it uses a registration cache of that md (uct_mrail_mem_cache()), and closes
+ * together with it.
  */
 #include "config.h"
 #include "uct/mrail_direct.h"
@@ -17,8 +17,9 @@
 
 _Static_assert(MRAIL_IFACE_ADDR_MAX + MRAIL_DEVICE_ADDR_MAX <=
                    UCT_MRAIL_DIRECT_ADDRESS_MAX,
-               "an address fits");
-_Static_assert(UCT_MRAIL_MAX_UPLINKS == MRAIL_MAX_UPLINKS, "equal limits");
+               "an address must fit into UCT_MRAIL_DIRECT_ADDRESS_MAX");
+_Static_assert(UCT_MRAIL_MAX_UPLINKS == MRAIL_MAX_UPLINKS,
+               "the interface and the engine must have equal limits");
 
 /* A READ in flight. */
 typedef struct direct_read {
@@ -32,22 +33,22 @@ typedef struct direct_ep {
     mrail_ep_t *ep;
 } direct_ep_t;
 
-/* A peer that no lane reaches any more. */
+/* A peer that can no longer be reached. */
 typedef struct loss {
-    int status; /* -errno; 0: no peer was lost */
+    int status; /* -errno, or 0 if no peer was lost */
     char peer[512];
 } loss_t;
 
-/* Lock of the interface. The callbacks that run under this lock make no calls
- * on the interface. */
+/* Lock of the interface. Callbacks run under this lock, so they must not call
+ * the interface. */
 static pthread_mutex_t direct_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Open mds, in the order of their opening. */
+/* Open mds, oldest first. */
 static uct_mrail_md_t *first_md;
 
-static mrail_iface_t *direct_iface; /* NULL: not open */
+static mrail_iface_t *direct_iface; /* NULL if it is not open */
 static direct_ep_t *direct_eps;
-static loss_t loss; /* loss that is not reported yet */
+static loss_t loss; /* loss that has not been reported yet */
 static unsigned num_rails;
 /* rail of the engine, indexed by the number that callers use */
 static unsigned rail_index[MRAIL_MAX_RAILS];
@@ -85,8 +86,8 @@ static void direct_lanes(uct_mrail_direct_lanes_t *lanes)
     }
 }
 
-/* Writes the bytes that each rail has carried, indexed by the numbers of this
- * interface. */
+/* Copies the bytes that each rail has carried, indexed by the callers' rail
+ * numbers. */
 static void copy_carried(const mrail_quota_t *quota, uint64_t *carried)
 {
     for (unsigned i = 0; i < num_rails; ++i) {
@@ -105,7 +106,7 @@ static void on_complete(void *arg, void *comp, int status)
     __atomic_store_n(&get->status, status, __ATOMIC_RELEASE);
 }
 
-/* Keeps a loss for direct_progress(). A refused READ (-EIO) is not a loss. */
+/* Stores a loss for direct_progress(). A rejected READ (-EIO) is not a loss. */
 static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
 {
     if (status != -EIO && loss.status == 0) {
@@ -395,10 +396,10 @@ static int direct_get(uct_mrail_direct_ep_t *tl_ep, uct_mrail_direct_get_t *get)
     }
     mrail_rkey_release(read->rkey);
     free(read);
-    return (ret == 0) ? -EINVAL : ret; /* 0: the length is 0 */
+    return (ret == 0) ? -EINVAL : ret; /* 0 means that the length is 0 */
 }
 
-/* The callback may end the process, so it runs without the lock. */
+/* The callback may terminate the process, so it runs without the lock. */
 static __attribute__((noinline)) void report_loss(void)
 {
     uct_mrail_loss_func_t loss_func = uct_mrail_loss_func;
@@ -413,8 +414,8 @@ static __attribute__((noinline)) void report_loss(void)
     }
 }
 
-/* Reports a lost peer before the caller sees that a READ has failed. The caller
- * would otherwise end the job without naming the peer. */
+/* Reports a lost peer before the caller sees that a READ has failed. Otherwise,
+ * the caller would abort the job without naming the peer. */
 static void direct_progress(void)
 {
     int is_lost = 0;

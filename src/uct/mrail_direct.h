@@ -27,7 +27,7 @@ typedef struct uct_mrail_direct_ep uct_mrail_direct_ep_t;
 typedef struct uct_mrail_direct_mem uct_mrail_direct_mem_t;
 typedef struct uct_mrail_direct_quota uct_mrail_direct_quota_t;
 
-/* One READ. Rails have the numbers of uct_mrail_rails(). */
+/* One READ. Rails are numbered as in uct_mrail_rails(). */
 typedef struct uct_mrail_direct_get {
     /* ---- set by the caller ---- */
     void *buffer;
@@ -35,24 +35,24 @@ typedef struct uct_mrail_direct_get {
     uct_mrail_direct_mem_t *mem; /* registration that covers the buffer */
     uint64_t remote_address;
     const void *key; /* key of the remote memory, valid during get() */
-    /* bytes that each rail should carry; all 0: the transport decides. After
-     * until_ns, any rail may carry the remaining bytes. */
+    /* bytes that each rail should carry; if all are 0, the transport decides.
+     * After until_ns, any rail may carry the remaining bytes. */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
     uint64_t until_ns; /* time of CLOCK_MONOTONIC */
-    /* quota to use instead of `quota` and until_ns; NULL: there is none */
+    /* quota to use instead of `quota` and until_ns, or NULL */
     uct_mrail_direct_quota_t *shared;
 
     /* ---- set by the transport; valid once status is not -EINPROGRESS ---- */
     int status; /* atomic: -EINPROGRESS, 0 or -errno */
-    /* bytes that each rail has carried; 0 without a quota of its own */
+    /* bytes that each rail has carried; 0 unless `quota` is used */
     uint64_t carried[UCT_MRAIL_MAX_RAILS];
 } uct_mrail_direct_get_t;
 
-/* The uplinks that the lanes of this process take if the switches have port
- * rules. Lane q of a NIC takes uplink (nic_index * num_lanes + q) mod uplinks
- * of its leaf (orchestrator/ports.h). */
+/* The uplinks that the lanes of this process use if the switches have port
+ * rules. Lane q of a NIC uses uplink (nic_index * num_lanes + q) mod uplinks of
+ * its leaf (orchestrator/ports.h). */
 typedef struct uct_mrail_direct_lanes {
-    uint32_t uplinks;   /* uplinks per leaf; 0: there are no port rules */
+    uint32_t uplinks;   /* uplinks per leaf; 0 if there are no port rules */
     uint32_t num_lanes; /* number of lanes per rail to a peer */
     uint32_t nic_index[UCT_MRAIL_MAX_RAILS];
 } uct_mrail_direct_lanes_t;
@@ -67,16 +67,15 @@ typedef struct uct_mrail_direct_ops {
     /* Fills in the lanes of the rails. */
     void (*lanes)(uct_mrail_direct_lanes_t *lanes);
 
-    /* Opens the interface to the engine. Later calls do nothing. is_threaded:
-     * several threads may use UCX or these functions at the same time. close()
-     * closes the interface. Without close(), it closes together with the
-     * transport. By then, all READs must have ended, and all memory must have
-     * been put. */
+    /* Opens the interface to the engine. Later calls have no effect.
+     * is_threaded is 1 if several threads may use UCX or these functions at the
+     * same time. close() closes the interface. Without close(), it closes
+     * together with the transport. By then, all READs must have completed, and
+     * all memory must have been put. */
     int (*open)(int is_threaded);
     void (*close)(void);
 
-    /* Creates an endpoint to a peer, which exists until the interface
-     * closes. */
+    /* Creates an endpoint to a peer. It exists until the interface closes. */
     int (*ep_create)(const void *address, size_t length,
                      uct_mrail_direct_ep_t **ep_p);
 
@@ -88,9 +87,9 @@ typedef struct uct_mrail_direct_ops {
                           const double *uplinks, unsigned count);
 
     /* Registers host memory or device memory for READs, or takes a reference to
-     * a cached registration. Logs no error. Returns -EOPNOTSUPP for managed
-     * memory, and for device memory that no rail can access; -ENODEV if
-     * address() has returned 0 or was not called. */
+     * a cached registration. Does not log errors. Returns -EOPNOTSUPP for
+     * managed memory, and for device memory that some rail cannot access;
+     * -ENODEV if address() has returned 0 or was not called. */
     int (*mem_get)(void *address, size_t length,
                    uct_mrail_direct_mem_t **mem_p);
     void (*mem_put)(uct_mrail_direct_mem_t *mem);
@@ -98,18 +97,18 @@ typedef struct uct_mrail_direct_ops {
      * UCT_MRAIL_DIRECT_KEY_MAX bytes. Returns its length. */
     size_t (*key_pack)(const uct_mrail_direct_mem_t *mem, void *buffer);
 
-    /* Creates a quota that several READs from one peer share: the bytes of each
-     * rail, and until_ns as above. Returns 0 or -ENOMEM. */
+    /* Creates a quota that several READs from one peer share. `bytes` and
+     * until_ns are as in a READ. Returns 0 or -ENOMEM. */
     int (*quota_create)(const uint64_t bytes[UCT_MRAIL_MAX_RAILS],
                         uint64_t until_ns, uct_mrail_direct_quota_t **quota_p);
-    /* Destroys a quota all of whose READs have ended. Writes the bytes that
-     * each rail has carried. */
+    /* Destroys a quota, whose READs must all have completed. Stores the bytes
+     * that each rail has carried. */
     void (*quota_destroy)(uct_mrail_direct_quota_t *quota,
                           uint64_t carried[UCT_MRAIL_MAX_RAILS]);
 
     /* Starts a READ. `get` must remain valid until the READ has completed.
-     * Returns 0; -EAGAIN: retry after progress; or another error: the peer
-     * cannot be read. */
+     * Returns 0, or -EAGAIN if the caller must retry after progress. Any other
+     * error means that the READ cannot be started. */
     int (*get)(uct_mrail_direct_ep_t *ep, uct_mrail_direct_get_t *get);
     /* Makes progress and completes READs. */
     void (*progress)(void);

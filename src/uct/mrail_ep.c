@@ -1,11 +1,11 @@
 /*
  * Endpoint operations.
  *
- * Order: UCP sends the messages of an endpoint in order and expects them to
- * arrive in that order. A message that finds no resources waits in the pending
- * queue. No later operation on that endpoint may overtake it, so each operation
- * calls must_wait() first. Operations on other endpoints need not wait, and
- * neither does the pending request itself when it is dispatched.
+ * UCP sends the messages of an endpoint in order, and expects them to arrive in
+ * that order. A message for which there are no resources waits in the pending
+ * queue. Later operations on that endpoint must not overtake it, so each
+ * operation calls must_wait() first. Operations on other endpoints need not
+ * wait, and neither does the pending request itself when it is dispatched.
  */
 #include "config.h"
 #include "uct/mrail_ep.h"
@@ -31,10 +31,10 @@ static ssize_t length_or_status(ptrdiff_t ret)
 }
 
 /*
- * Converts a UCT iov to the engine's list. A UCT entry has `count` blocks,
- * whose starts are `stride` bytes apart. Adjacent blocks become one entry;
- * other blocks become one entry each. Empty entries are dropped. Returns the
- * number of entries, or -EINVAL if there are more than MRAIL_MAX_IOV.
+ * Converts a UCT iov to the engine's list. A UCT entry consists of `count`
+ * blocks, whose starts are `stride` bytes apart. Adjacent blocks become one
+ * entry; other blocks become one entry each. Empty entries are dropped. Returns
+ * the number of entries, or -EINVAL if there are more than MRAIL_MAX_IOV.
  */
 static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
 {
@@ -153,7 +153,7 @@ static int any_device(const zcopy_pack_t *pack)
     return 0;
 }
 
-/* Copies the data and completes at once (see docs/decisions/0007). */
+/* Copies the data and completes immediately (see docs/decisions/0007). */
 ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
                                    const void *header, unsigned header_length,
                                    const uct_iov_t *iov, size_t iovcnt,

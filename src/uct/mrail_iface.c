@@ -109,15 +109,14 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     return UCS_OK;
 }
 
-/* Fraction of the PUT and GET bandwidth that active messages reach when all
- * rails are busy, as measured. Each active message takes a credit and is
+/* Measured fraction of the PUT and GET bandwidth that active messages reach
+ * when all rails are busy. Each active message consumes a credit, and is
  * delivered in order (docs/decisions/0014). */
 #define AM_BANDWIDTH_PART 0.9
 
 /* Bytes per second of the copy in am_zcopy (docs/decisions/0007). am_bcopy
- * makes the same copy without a registration, so UCP must not consider am_zcopy
- * the better choice. This value is therefore below UCX_BCOPY_BW, UCP's estimate
- * for am_bcopy. */
+ * makes the same copy without a registration, so UCP must not prefer am_zcopy.
+ * This value is therefore below UCX_BCOPY_BW, UCP's estimate for am_bcopy. */
 #define AM_COPY_BANDWIDTH (5000.0 * (1 << 20))
 
 static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
@@ -151,7 +150,7 @@ static void limit_overheads(uct_perf_attr_t *attr, double limit)
     }
 }
 
-/* Estimates with which UCP compares operations. */
+/* Reports the estimates with which UCP compares operations. */
 static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
                                         uct_perf_attr_t *attr)
 {
@@ -166,8 +165,8 @@ static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
     if (status != UCS_OK) {
         return status;
     }
-    /* The older protocols request only the sender's overheads. The newer ones
-     * add the copies themselves. */
+    /* The older protocols of UCP request only the sender's overheads. The newer
+     * protocols add the cost of copies themselves. */
     if (attr->field_mask & newer) {
         limit_overheads(attr, iface->overhead_s);
     }
@@ -236,8 +235,8 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 
     /* The id comes from the network and may be invalid. */
     if (ucs_unlikely(am_id >= UCT_AM_ID_MAX)) {
-        ucs_error("mrail: a peer sent active message id %u; there are only "
-                  "%d: message dropped",
+        ucs_error("mrail: dropped a message with active message id %u, which "
+                  "must be less than %d",
                   am_id, (int)UCT_AM_ID_MAX);
         return;
     }
@@ -270,8 +269,8 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
         uct_iface_handle_ep_err(&iface->super.super, &ep->super.super, status);
     if (handled != UCS_OK) {
         ucs_log(iface->super.config.failure_level,
-                (ret == -EIO) ? "mrail: a device refused a PUT or GET: %s"
-                              : "mrail: no lane reaches a peer any more: %s",
+                (ret == -EIO) ? "mrail: a device rejected a PUT or GET: %s"
+                              : "mrail: a peer can no longer be reached: %s",
                 ucs_status_string(status));
     }
     if (loss_func != NULL) {
@@ -280,8 +279,8 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
 }
 
 /* Number of polls without activity after which a pending request is retried.
- * The request is also retried after any activity that may have made room. The
- * polls are necessary because a lane may merely wait for a deadline. */
+ * The request is also retried after activity that may have freed resources. The
+ * polls are necessary because a lane may wait only for a deadline. */
 #define MRAIL_PENDING_POLLS 16
 
 /* Retries the pending operations if there has been activity since the last

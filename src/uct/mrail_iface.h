@@ -13,7 +13,7 @@ typedef struct uct_mrail_iface {
     double overhead_s;     /* CPU time to post a message */
     double copy_s;         /* see FRAGMENT_COPY_S in mrail_iface.c */
     ucs_arbiter_t arbiter; /* endpoints with pending requests */
-    int is_dispatching;    /* 1: the arbiter is dispatching */
+    int is_dispatching;    /* 1 while the arbiter is dispatching */
     uint64_t activity;     /* the engine's activity at the last dispatch */
     unsigned empty_polls;  /* number of polls since the last dispatch */
     /* group whose request is being dispatched, or NULL */

@@ -15,7 +15,7 @@ typedef struct uct_mrail_md {
     uct_md_t super;
     mrail_engine_t *engine; /* shared by all mds of this process */
     mrail_engine_attr_t attr;
-    ucs_rcache_t *cache; /* NULL: none; see uct_mrail_mem_cache() */
+    ucs_rcache_t *cache; /* NULL if there is none; see uct_mrail_mem_cache() */
     int want_cache;      /* uct_mrail_mem_cache() should create one */
     ucs_linear_func_t reg_cost;
     uint64_t reg_mem_types;    /* bits of ucs_memory_type_t */
@@ -28,12 +28,12 @@ extern uct_tl_t UCT_TL_NAME(mrail);
 ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
                                const uct_md_config_t *config, uct_md_h *md_p);
 
-/* Reports the one device. The transport's table refers to this function. */
+/* Reports the only device, UCT_MRAIL_DEVICE. */
 ucs_status_t uct_mrail_query_devices(uct_md_h md,
                                      uct_tl_device_resource_t **devices_p,
                                      unsigned *num_devices_p);
 
-/* Defined in mrail_direct.c, whose interface to the engine uses the md. */
+/* Defined in mrail_direct.c, whose engine interface uses the oldest md. */
 void uct_mrail_direct_md_opened(uct_mrail_md_t *md);
 void uct_mrail_direct_md_closes(uct_mrail_md_t *md);
 

@@ -19,7 +19,8 @@ static void cache_create(uct_mrail_md_t *md, const ucs_rcache_params_t *params)
 
     md->want_cache = 0;
     if (status != UCS_OK) {
-        ucs_diag("mrail: no registration cache: %s", ucs_status_string(status));
+        ucs_diag("mrail: cannot create a registration cache: %s",
+                 ucs_status_string(status));
         md->cache = NULL;
     }
 }
@@ -123,7 +124,7 @@ static ucs_status_t memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh)
     return status;
 }
 
-/* Refuses device memory that this md does not register. UCX would otherwise
+/* Rejects device memory that this md does not register. UCX would otherwise
  * treat it as host memory, and let the CPU copy parts of it. */
 static ucs_status_t md_reg(uct_mrail_md_t *md, void *address, size_t length,
                            uint64_t flags, uct_mem_h *memh_p)
@@ -133,8 +134,8 @@ static ucs_status_t md_reg(uct_mrail_md_t *md, void *address, size_t length,
     if (!(md->reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) &&
         mrail_cuda_is_device(address)) {
         ucs_log(is_silent ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR,
-                "mrail: %p is GPU memory, which this UCX takes for host "
-                "memory: it needs CUDA support, and cuda_copy in UCX_TLS",
+                "mrail: %p is GPU memory, which this UCX mistakes for host "
+                "memory; UCX needs CUDA support, and cuda_copy in UCX_TLS",
                 address);
         return UCS_ERR_UNSUPPORTED;
     }

@@ -1,4 +1,5 @@
-/* The engine's rails, in the form that a collective component reads. */
+/* The engine's rails, in the format of the interface for collective
+ * components. */
 #include "config.h"
 #include "uct/mrail_rails.h"
 
@@ -8,10 +9,11 @@
 
 #include <string.h>
 
-_Static_assert(UCT_MRAIL_MAX_RAILS == MRAIL_MAX_RAILS, "one number of rails");
+_Static_assert(UCT_MRAIL_MAX_RAILS == MRAIL_MAX_RAILS,
+               "the interface and the engine must have equal limits");
 _Static_assert(sizeof(((uct_mrail_rail_t *)0)->device) ==
                    sizeof(((mrail_rail_now_t *)0)->device),
-               "names of devices are not cut");
+               "device names must not be truncated");
 
 MRAIL_EXPORT unsigned uct_mrail_engine_rails(uct_mrail_rail_t *rails)
 {

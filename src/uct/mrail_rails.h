@@ -15,11 +15,11 @@ typedef struct uct_mrail_rail {
     uint8_t gid[16]; /* identifies the port */
     double speed;    /* current rate of the port, bytes per second */
     /* rate, in bytes per second, that this process's GETs recently reached
-     * while they kept the rail busy; 0: unknown. The rate excludes traffic of
+     * while they kept the rail busy; 0 if unknown. The rate excludes traffic of
      * other processes on the node. */
     double live_in;
     double live_out; /* rate of PUTs, as for live_in */
-    int is_up;       /* 0: the rail carries no traffic at present */
+    int is_up;       /* 0 if the port is down or the device is gone */
     char device[64];
 } uct_mrail_rail_t;
 
@@ -29,8 +29,8 @@ typedef struct uct_mrail_rail {
  * no engine is open. The call takes microseconds. For `speed`, it queries the
  * ports at most once every 100 ms.
  *
- * Any thread may call it, except while UCX opens or closes the transport on the
- * same thread, because the call waits until that is finished.
+ * Any thread may call it, but not from within UCX's calls that open or close
+ * the transport, because the call waits until these have returned.
  */
 typedef unsigned (*uct_mrail_rails_func_t)(uct_mrail_rail_t *rails);
 unsigned uct_mrail_rails(uct_mrail_rail_t *rails);

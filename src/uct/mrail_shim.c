@@ -28,7 +28,7 @@ extern const char *ucp_get_version_string(void);
 
 MRAIL_EXPORT int uct_mrail_shim_state = UCT_MRAIL_SHIM_REFUSED;
 
-/* Address of a symbol in the transport; NULL until the transport is loaded. */
+/* Addresses of symbols in the transport are NULL until it is loaded. */
 static uct_mrail_loss_func_t *loss_func_p;
 
 MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
@@ -38,7 +38,6 @@ MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
     }
 }
 
-/* Address of a symbol in the transport; NULL until the transport is loaded. */
 static uct_mrail_rails_func_t rails_func;
 
 MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
@@ -46,7 +45,6 @@ MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
     return (rails_func == NULL) ? 0 : rails_func(rails);
 }
 
-/* Address of a symbol in the transport; NULL until the transport is loaded. */
 static uct_mrail_direct_func_t direct_func;
 
 MRAIL_EXPORT const uct_mrail_direct_ops_t *uct_mrail_direct(void)
@@ -59,8 +57,8 @@ MRAIL_EXPORT const uct_mrail_direct_ops_t *uct_mrail_direct(void)
  * <libdir>/ucx. */
 static const char *const places[] = {"", "../mrail/"};
 
-/* Returns 1 with the file's name in `path`. If the file does not exist, returns
- * 0, and `self` is the directory that was searched. */
+/* Finds the transport's file. Returns 1 with its name in `path`. If the file
+ * does not exist, returns 0, with the directory of the shim in `self`. */
 static int find_transport(char *self, char *path, size_t size)
 {
     Dl_info info;

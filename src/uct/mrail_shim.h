@@ -21,8 +21,8 @@ extern int uct_mrail_shim_state;
 /*
  * Called after UCX has been notified that a peer is unreachable. `peer`
  * describes the peer, its rails and the last event on each rail. The progress
- * thread makes the call from inside UCX. The function may therefore end the
- * process, but must neither call UCX nor communicate through MPI.
+ * thread makes the call from within UCX. The function may therefore terminate
+ * the process, but must neither call UCX nor communicate through MPI.
  */
 typedef void (*uct_mrail_loss_func_t)(const char *peer, const char *error);
 

@@ -1,5 +1,5 @@
 /*
- * Converts between the engine's errno values and UCX's ucs_status_t.
+ * Converts the engine's errno values to UCX's ucs_status_t.
  */
 #ifndef UCT_MRAIL_STATUS_H
 #define UCT_MRAIL_STATUS_H

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns 1 if an element of `list` equals `name`, or matches it as a glob.
- * `list` is "a,b,c", or "^a,b" for all except these; the '^' is not
- * interpreted. A leading '\' in an element is skipped (in UCX: no alias
- * expansion). */
+/* Returns 1 if an element of `list` equals `name`, or matches it as a glob
+ * pattern. `list` is "a,b,c", or "^a,b" to exclude a and b; a leading '^' is
+ * ignored. A leading '\' in an element, which disables alias expansion in UCX,
+ * is ignored as well. */
 static inline int uct_mrail_list_has(const char *list, const char *name)
 {
     char element[128];
@@ -38,7 +38,7 @@ static inline int uct_mrail_list_has(const char *list, const char *name)
     return 0;
 }
 
-/* Returns 1 if the user selected this transport by name. */
+/* Returns 1 if UCX_TLS selects this transport by name. */
 static inline int uct_mrail_tls_names(void)
 {
     const char *tls = getenv("UCX_TLS");
@@ -62,12 +62,12 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
            !uct_mrail_list_has(list, "all");
 }
 
-/* The end of each message that explains why the transport is not loaded. */
+/* The end of each message about a transport that cannot be loaded. */
 #define UCT_MRAIL_DISABLED                                                     \
     "; mrail is disabled and the job continues without it\n"
 
-/* Returns 1 in one process per node, which logs on behalf of all. Otherwise a
- * job of 32 ranks would print 32 lines. */
+/* Returns 1 in one process per node, which logs on behalf of all processes.
+ * Otherwise, a job of 32 ranks would print 32 lines. */
 static inline int uct_mrail_may_log(void)
 {
     return mrail_launch_read(getenv).local_rank <= 0;

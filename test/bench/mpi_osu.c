@@ -5,12 +5,12 @@
  *
  * Usage: mpi_osu TEST,... SIZES MILLISECONDS [corrupt]
  *
- * Rank r of the lower half is paired with rank r + P/2. All pairs run at once.
- * Collectives use all ranks. SIZES are as in `mrail bench`. Each size takes
- * about MILLISECONDS: the program chooses the number of iterations from the
- * time of the first ones. It checks data before and after the timed iterations,
- * but not in between. With "corrupt", one byte changes before the check, which
- * then fails.
+ * Rank r of the lower half is paired with rank r + P/2. All pairs run at the
+ * same time. Collectives use all ranks. SIZES are as in `mrail bench`. Each
+ * size takes about MILLISECONDS: the program chooses the number of iterations
+ * from the time of the first ones. It checks data before and after the timed
+ * iterations, but not in between. With "corrupt", one byte changes before the
+ * check, which then fails.
  */
 #include "config.h"
 #include "base/json.h"

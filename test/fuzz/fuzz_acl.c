@@ -1,10 +1,10 @@
 /*
- * Switch rule sets: the first byte chooses the dialect, and the rest is the
- * text.
+ * Switch rule sets: the first byte selects the dialect, whether the number of
+ * uplinks is known, and the number of leaf uplinks. The rest is the text.
  *
  * Invariants: on error, a reason is given and nothing is printed. Otherwise
- * each finding is one line, the report gives their number, and a correct rule
- * set has none.
+ * each finding is one line, the counters of the report add up to the number of
+ * lines, and a correct rule set has no findings.
  */
 #include "config.h"
 #include "fuzz.h"

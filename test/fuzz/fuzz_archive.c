@@ -4,7 +4,7 @@
  *
  * Also checked:
  * - A file of an archive has the size in the manifest, and a name that stays in
- *   the folder of its host.
+ *   the directory of its host.
  * - A manifest that was accepted is accepted again after it was written.
  * - An image that was accepted can be moved in time.
  */

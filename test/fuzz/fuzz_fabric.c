@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int ret;
 
     if (size > 2000) {
-        return 0; /* a few lines suffice for any kind of fabric */
+        return 0; /* a few lines are enough for any kind of fabric */
     }
     ret = mrail_fabric_parse("x", (const char *)data, size, &fabric, why,
                              sizeof(why));

@@ -1,10 +1,10 @@
 /*
- * Data that processes of software rails read from each other: the header of a
- * session file, addresses looked up in it, names, and messages to and from the
- * session daemon, with descriptors.
+ * Data that processes of a session exchange: the header of a session file,
+ * addresses looked up in it, names, and messages to and from the session
+ * daemon, with descriptors.
  *
- * Also checked: after a file has passed the check, no access reaches beyond it.
- * A message leaks no descriptor.
+ * After a file has been validated, accesses must not leave its mapping.
+ * Messages must not leak descriptors.
  */
 #include "config.h"
 #include "fuzz.h"

@@ -3,7 +3,7 @@
  * prototypes of src/softgpu. Two prototypes of one function that differ are an
  * error.
  */
-/* Declares older variants of functions, too. */
+/* Also declares older variants of functions. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <stddef.h>

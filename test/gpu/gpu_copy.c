@@ -223,7 +223,7 @@ static int test_return(void)
     CU(cuMemcpyDtoHAsync(pageable, b, size, stream));
     CU(cuStreamQuery(stream));
     CHECK(gpu_differs(pageable, size, 6) == size);
-    /* A small source may be reused at once. */
+    /* A small source may be reused immediately. */
     CU(cuMemcpyHtoDAsync(a, pinned, size, stream));
     gpu_fill(in, 1000, 7);
     CU(cuMemcpyHtoDAsync(a, in, 1000, stream));

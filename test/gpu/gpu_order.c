@@ -6,7 +6,7 @@
  * all devices, in several streams. Before an operation uses a buffer that
  * another stream has used, its stream waits for an event of that stream, unless
  * the rules of the legacy stream order the two. A reference executes the same
- * program on arrays at once. Then all buffers must be equal.
+ * program on arrays immediately. Then all buffers must be equal.
  *
  * MRAIL_TEST_FULL runs more seeds. With an argument, the program runs only that
  * seed.

@@ -1,7 +1,8 @@
 /*
  * Relays whose payloads are in device memory: exchanges of two to four
- * processes, and the errors of the memory if a call of the driver fails. The
- * test environment limits the rates of links, so that copies complete later.
+ * processes, and the errors of the memory if a call of the driver fails. Each
+ * case runs with copy engines and with the relay kernel. The test environment
+ * limits the rates of links, so that copies complete later.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -10,9 +11,11 @@
 
 #include "base/rng.h"
 #include "cuda/relay_copy.h"
+#include "cuda/relay_kernel.h"
 #include "relay/slot.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +23,20 @@
 #define CHUNK ((size_t)65536)
 
 static relay_job_result_t results[JOB_RANKS];
+static int with_kernel; /* the current way to copy */
+static sgpu_session_t *session;
+
+/* Runs a case with both ways to copy. */
+static int both_ways(int (*func)(void))
+{
+    for (with_kernel = 0; with_kernel < 2; ++with_kernel) {
+        if (func() != 0) {
+            printf("# with %s\n", with_kernel ? "the kernel" : "copy engines");
+            return -1;
+        }
+    }
+    return 0;
+}
 
 static relay_job_t make_job(unsigned num_ranks)
 {
@@ -27,7 +44,8 @@ static relay_job_t make_job(unsigned num_ranks)
                          .out_slots = 3,
                          .in_slots = 2,
                          .chunk = CHUNK,
-                         .num_exchanges = 2};
+                         .num_exchanges = 2,
+                         .with_kernel = with_kernel};
 }
 
 static void add_flow(relay_job_t *job, uint32_t from, uint32_t relay_out,
@@ -44,7 +62,7 @@ static void add_flow(relay_job_t *job, uint32_t from, uint32_t relay_out,
 
 /* ---- exchanges ---- */
 
-static int test_two(void)
+static int run_two(void)
 {
     relay_job_t job = make_job(2);
 
@@ -56,7 +74,7 @@ static int test_two(void)
     return 0;
 }
 
-static int test_third(void)
+static int run_third(void)
 {
     relay_job_t job = make_job(3);
 
@@ -69,7 +87,7 @@ static int test_third(void)
     return 0;
 }
 
-static int test_two_nodes(void)
+static int run_two_nodes(void)
 {
     relay_job_t job = make_job(4);
 
@@ -83,8 +101,8 @@ static int test_two_nodes(void)
     return 0;
 }
 
-/* Random flows of a node, also from a rank to itself. */
-static int test_random(void)
+/* Random flows of a node, including those from a rank to itself. */
+static int run_random(void)
 {
     for (uint64_t seed = 0; seed < 8; ++seed) {
         relay_job_t job = make_job(3);
@@ -114,8 +132,6 @@ static int test_random(void)
 
 /* ---- faults ---- */
 
-static sgpu_session_t *session;
-
 static void set_link(unsigned a, unsigned b, int is_down)
 {
     sgpu_session_gpu(session, 0, a)->mesh[b].is_down = (uint32_t)is_down;
@@ -129,7 +145,7 @@ static void cut_link(void)
 
 /* The rank that copies over the link fails. No rank hangs, not even while it
  * releases its memory. */
-static int test_cut_link(void)
+static int run_cut_link(void)
 {
     relay_job_t job = make_job(3);
     int ret;
@@ -141,7 +157,7 @@ static int test_cut_link(void)
     set_link(0, 2, 0);
     CHECK(ret != 0);
     CHECK((results[0].error == -EIO) && (results[1].error >= 0));
-    return test_third();
+    return run_third();
 }
 
 /* ---- driver calls that fail ---- */
@@ -173,7 +189,8 @@ static int in_process(int (*func)(void))
 
 static int create(void)
 {
-    return mrail_cuda_relay_create(&driver, 0, &memory);
+    return (with_kernel ? mrail_cuda_relay_kernel_create
+                        : mrail_cuda_relay_create)(&driver, 0, &memory);
 }
 
 static int alloc(void)
@@ -200,7 +217,7 @@ static int small_memory(void)
     return 0;
 }
 
-static int test_out_of_memory(void)
+static int run_out_of_memory(void)
 {
     return in_process(small_memory);
 }
@@ -222,7 +239,8 @@ static int no_peer_access(void)
     two.num_local = 2;
     driver.cuIpcOpenMemHandle = refuse_open;
     CHECK((create() == 0) &&
-          (mrail_cuda_relay_create(&driver, 1, &second) == 0));
+          ((with_kernel ? mrail_cuda_relay_kernel_create
+                        : mrail_cuda_relay_create)(&driver, 1, &second) == 0));
     CHECK(memory->ops->alloc(memory, &two, 0, handle) == 0);
     CHECK(second->ops->alloc(second, &two, 1, other) == 0);
     CHECK(second->ops->import(second, &two, 1, both) == -EACCES);
@@ -237,7 +255,7 @@ static int no_peer_access(void)
     return 0;
 }
 
-static int test_no_peer_access(void)
+static int run_no_peer_access(void)
 {
     return in_process(no_peer_access);
 }
@@ -245,6 +263,20 @@ static int test_no_peer_access(void)
 static CUresult failed_query(CUevent event)
 {
     return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult failed_stream(CUstream stream)
+{
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult failed_launch(CUfunction func, unsigned int grid_x,
+                              unsigned int grid_y, unsigned int grid_z,
+                              unsigned int block_x, unsigned int block_y,
+                              unsigned int block_z, unsigned int shared,
+                              CUstream stream, void **params, void **extra)
+{
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
 }
 
 static CUresult failed_copy(CUdeviceptr to, CUdeviceptr from, size_t size,
@@ -272,8 +304,13 @@ static int failing_copies(void)
                                   (void *)(uintptr_t)user, CHUNK, &copy) == 0);
     CHECK(copy != NULL);
     driver.cuEventQuery = failed_query;
+    driver.cuStreamQuery = failed_stream;
     CHECK(memory->ops->copy_test(memory, copy) == -EIO);
     driver.cuMemcpyDtoDAsync = failed_copy;
+    driver.cuLaunchKernel = failed_launch;
+    if (with_kernel) {
+        memory->ops->end(memory);
+    }
     CHECK(memory->ops->copy_start(memory, memory->areas[0],
                                   (void *)(uintptr_t)user, CHUNK,
                                   &copy) == -EIO);
@@ -281,7 +318,7 @@ static int failing_copies(void)
     return 0;
 }
 
-static int test_failing_copies(void)
+static int run_failing_copies(void)
 {
     return in_process(failing_copies);
 }
@@ -303,7 +340,7 @@ static int destroyed_context(void)
     return 0;
 }
 
-static int test_destroyed_context(void)
+static int run_destroyed_context(void)
 {
     return in_process(destroyed_context);
 }
@@ -325,9 +362,237 @@ static int current_context(void)
     return 0;
 }
 
-static int test_current_context(void)
+static int run_current_context(void)
 {
     return in_process(current_context);
+}
+
+/* ---- the kernel ---- */
+
+/* Returns a counter of a device, summed over all processes so far. */
+static uint64_t counter(unsigned gpu, sgpu_counter_t which)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < SGPU_SESSION_SLOTS; ++i) {
+        sum += atomic_load(
+            &sgpu_session_gpu(session, 0, gpu)->slots[i].counters[which]);
+    }
+    return sum;
+}
+
+static uint64_t num_launches(void)
+{
+    return counter(0, SGPU_CNT_LAUNCHES);
+}
+
+static uint64_t num_copies(void)
+{
+    return counter(0, SGPU_CNT_COPIES_PEER) + counter(0, SGPU_CNT_COPIES_LOCAL);
+}
+
+/* A launch lasts for the whole exchange, and copy engines are not used. */
+static int test_launches(void)
+{
+    relay_job_t job;
+
+    with_kernel = 1;
+    job = make_job(2);
+    add_flow(&job, 0, NONE, NONE, 1, 0, 10 * CHUNK + 77);
+    for (with_kernel = 0; with_kernel < 2; ++with_kernel) {
+        uint64_t launches = num_launches(), copies = num_copies();
+
+        job.with_kernel = with_kernel;
+        CHECK(relay_job_run(&job, results) == 0);
+        launches = num_launches() - launches;
+        copies = num_copies() - copies;
+        printf("# %llu launches, %llu copies\n", (unsigned long long)launches,
+               (unsigned long long)copies);
+        if (with_kernel) {
+            /* A descheduled process may launch it again. */
+            CHECK((launches >= job.num_exchanges) &&
+                  (launches < 11 * job.num_exchanges));
+            CHECK(copies == 0);
+        } else {
+            /* Into the slot and out of it, both counted at this device. */
+            CHECK((launches == 0) && (copies == 22 * job.num_exchanges));
+        }
+    }
+    return 0;
+}
+
+static void wait_for_device(void)
+{
+    (void)cuCtxSynchronize();
+}
+
+/* A process that waits for its device in the middle of an exchange does not wait
+ * for ever, because the kernel ends. The next copy launches it again. */
+static int test_wait(void)
+{
+    relay_job_t job;
+
+    with_kernel = 1;
+    job = make_job(2);
+    job.trouble = wait_for_device;
+    job.num_exchanges = 1;
+    add_flow(&job, 0, NONE, NONE, 1, 0, 4 * CHUNK);
+    add_flow(&job, 1, NONE, NONE, 0, 0, 4 * CHUNK);
+    CHECK(relay_job_run(&job, results) == 0);
+    return 0;
+}
+
+/* Copies a chunk from `user` to the area, and back behind it. Sets *launches_p
+ * to the number of launches. */
+static int copy_around(CUdeviceptr user, uint64_t *launches_p)
+{
+    static uint8_t before[CHUNK], after[CHUNK];
+    uint64_t launches = num_launches();
+    void *copy = NULL;
+
+    for (size_t i = 0; i < CHUNK; ++i) {
+        before[i] = gpu_byte(7, i);
+    }
+    CU(cuMemcpyHtoD(user, before, CHUNK));
+    CHECK(memory->ops->copy_start(memory, memory->areas[0],
+                                  (void *)(uintptr_t)user, CHUNK, &copy) == 0);
+    while (memory->ops->copy_test(memory, copy) == 0) {
+        usleep(100);
+    }
+    CHECK(memory->ops->copy_start(memory, (void *)(uintptr_t)(user + CHUNK),
+                                  memory->areas[0], CHUNK - 3, &copy) == 0);
+    while (memory->ops->copy_test(memory, copy) == 0) {
+        usleep(100);
+    }
+    CU(cuMemcpyDtoH(after, user + CHUNK, CHUNK - 3));
+    CHECK(memcmp(before, after, CHUNK - 3) == 0);
+    if (memory->ops->end != NULL) {
+        memory->ops->end(memory);
+    }
+    *launches_p = num_launches() - launches;
+    return 0;
+}
+
+static CUresult refuse_module(CUmodule *module_p, const void *image)
+{
+    return CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* A driver that refuses the kernel, memory of another context, and memory from a
+ * pool. */
+static int other_memory(void)
+{
+    CUdeviceptr user;
+    uint64_t launches;
+    CUcontext ctx;
+    CUstream stream;
+
+    CU(cuMemAlloc(&user, 2 * CHUNK));
+    driver.cuModuleLoadData = refuse_module;
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CHECK(!mrail_cuda_relay_kernel_is_used(memory));
+    CHECK((copy_around(user, &launches) == 0) && (launches == 0));
+    mrail_cuda_relay_destroy(memory);
+
+    driver.cuModuleLoadData = cuModuleLoadData;
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CHECK(mrail_cuda_relay_kernel_is_used(memory));
+    CHECK((copy_around(user, &launches) == 0) && (launches > 0));
+    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CU(cuMemAllocAsync(&user, 2 * CHUNK, stream));
+    CU(cuStreamSynchronize(stream));
+    CHECK((copy_around(user, &launches) == 0) && (launches > 0));
+    CU(cuCtxCreate_v2(&ctx, 0, 0));
+    CU(cuMemAlloc(&user, 2 * CHUNK));
+    CHECK((copy_around(user, &launches) == 0) && (launches == 0));
+    mrail_cuda_relay_destroy(memory);
+    return 0;
+}
+
+static int test_other_memory(void)
+{
+    with_kernel = 1;
+    return in_process(other_memory);
+}
+
+/* The kernel ends by itself, and runs again for the next copy. */
+static int idle_kernel(void)
+{
+    CUdeviceptr user;
+    void *copy = NULL;
+    uint64_t launches;
+
+    CU(cuMemAlloc(&user, CHUNK));
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    launches = num_launches();
+    for (unsigned i = 1; i <= 3; ++i) {
+        CHECK(memory->ops->copy_start(memory, memory->areas[0],
+                                      (void *)(uintptr_t)user, CHUNK,
+                                      &copy) == 0);
+        while (memory->ops->copy_test(memory, copy) == 0) {
+            usleep(100);
+        }
+        CU(cuCtxSynchronize()); /* returns once the kernel has ended */
+        CHECK(num_launches() == launches + i);
+    }
+    mrail_cuda_relay_destroy(memory);
+    return 0;
+}
+
+static int test_idle(void)
+{
+    with_kernel = 1;
+    return in_process(idle_kernel);
+}
+
+static int test_two(void)
+{
+    return both_ways(run_two);
+}
+
+static int test_third(void)
+{
+    return both_ways(run_third);
+}
+
+static int test_two_nodes(void)
+{
+    return both_ways(run_two_nodes);
+}
+
+static int test_random(void)
+{
+    return both_ways(run_random);
+}
+
+static int test_cut_link(void)
+{
+    return both_ways(run_cut_link);
+}
+
+static int test_out_of_memory(void)
+{
+    return both_ways(run_out_of_memory);
+}
+
+static int test_no_peer_access(void)
+{
+    return both_ways(run_no_peer_access);
+}
+
+static int test_failing_copies(void)
+{
+    return both_ways(run_failing_copies);
+}
+
+static int test_destroyed_context(void)
+{
+    return both_ways(run_destroyed_context);
+}
+
+static int test_current_context(void)
+{
+    return both_ways(run_current_context);
 }
 
 int main(void)
@@ -342,7 +607,11 @@ int main(void)
         {"no access to the other device", test_no_peer_access},
         {"copies that fail", test_failing_copies},
         {"a destroyed context", test_destroyed_context},
-        {"the current context stays", test_current_context}};
+        {"the current context stays", test_current_context},
+        {"one launch for an exchange", test_launches},
+        {"a kernel without tasks ends", test_idle},
+        {"a process that waits for its device", test_wait},
+        {"memory that the kernel cannot access", test_other_memory}};
 
     if (sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &session, NULL) != 0) {
         printf("Bail out! no session\n");

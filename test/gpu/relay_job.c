@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "cuda/relay_copy.h"
+#include "cuda/relay_kernel.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -272,12 +273,25 @@ static int run_exchange(mrail_relay_t *relay, uint8_t *bytes)
     return barrier();
 }
 
+/* Returns the device of this rank. */
+static CUdevice device(void)
+{
+    int count = 1;
+
+    if (cuInit(0) == CUDA_SUCCESS) {
+        (void)cuDeviceGetCount(&count);
+    }
+    return (CUdevice)self % MRAIL_MAX(count, 1);
+}
+
 /* Allocates and imports the memory of all ranks of the node. */
 static int share_memory(const mrail_relay_shape_t *shape, uint32_t first)
 {
     const void *handles[JOB_RANKS];
 
-    CHECK(mrail_cuda_relay_create(mrail_cuda_find(), (int)self, &memory) == 0);
+    CHECK((job->with_kernel ? mrail_cuda_relay_kernel_create
+                            : mrail_cuda_relay_create)(mrail_cuda_find(),
+                                                       device(), &memory) == 0);
     table = memory->ops;
     counting_table = *table;
     counting_table.copy_test = count_test;
@@ -311,7 +325,7 @@ static int run_rank(void)
             locals[shape.num_local++] = r;
         }
     }
-    gpu_use((CUdevice)self);
+    gpu_use(device());
     CHECK((alloc_demands() == 0) && (share_memory(&shape, locals[0]) == 0));
     CHECK(mrail_relay_create(memory, job->num_ranks, locals, self, &ops, NULL,
                              &relay) == 0);

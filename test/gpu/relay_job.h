@@ -26,6 +26,7 @@ typedef struct relay_job {
     size_t chunk;
     unsigned num_exchanges;
     int has_no_checks; /* 1: no checks, for measurements */
+    int with_kernel;   /* 1: a kernel copies; 0: copy engines */
     /* If not NULL, rank 0 calls it after each step of its own. */
     void (*trouble)(void);
 } relay_job_t;
@@ -38,8 +39,8 @@ typedef struct relay_job_result {
     unsigned num_unready; /* tests of copies that were not complete */
 } relay_job_result_t;
 
-/* Runs the job, with rank r on device r. results[r] is that of rank r. Returns
- * 0 if every rank succeeded. */
+/* Runs the job, with rank r on device r modulo the number of devices. results[r]
+ * is that of rank r. Returns 0 if every rank succeeded. */
 int relay_job_run(const relay_job_t *job, relay_job_result_t *results);
 
 #endif

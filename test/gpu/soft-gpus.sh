@@ -160,7 +160,7 @@ expect_count 'a row for each GPU' "$tmp/out" '^ *[01] gpu[01] ' 4
 expect_count 'a row for each process and GPU' "$tmp/out" \
     '^ *[0-9]+ +1 gpu[01] +2\.000 +[01] +[0-9.]+ +[0-3]$' 4
 expect 'functions that are not served' "$tmp/out" \
-    '^not served: cuModuleLoad, 6 calls$'
+    '^not supported: cuModuleLoad, 6 calls$'
 expect_run 'the file is private' 0 '^-rw-------' ls -l \
     "/dev/shm/mrail-soft.$(id -u).$session+gpu"
 
@@ -181,7 +181,7 @@ expect 'a fault of a GPU' "$tmp/out" '^fault: node 1 gpu0: no_memory$'
 expect 'copies that will fail' "$tmp/out" \
     '^fault: node 1 gpu0: the next 3 copies fail$'
 expect 'a slow link' "$tmp/out" \
-    '^fault: node 0 gpu0: link to the switch has 5MB/s$'
+    '^fault: node 0 gpu0: link to the switch is limited to 5MB/s$'
 expect 'a cut link' "$tmp/out" \
     '^fault: node 0 gpu1: link from the switch is down$'
 check 'faults as JSON' "$soft" status --session "$session" --json
@@ -204,7 +204,7 @@ expect_count 'no fault is left' "$tmp/out" '^fault: ' 0
 # Other options than those of the session.
 expect_run 'another number of GPUs' 1 'was created with 2 GPUs per node' \
     gpus --nodes 2 --gpus 3 -- true
-expect_run 'another rate' 1 'other links, memory or faults' \
+expect_run 'another rate' 1 'links, memory or faults other than requested' \
     gpus --nodes 2 --gpus 2 --pcie 100M -- true
 expect_run 'the same options join' 0 '^devices 0 1$' \
     gpus --nodes 2 --gpus 2 --gpu-link switch:500MB/s -- "$tool" count

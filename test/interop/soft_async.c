@@ -1,4 +1,4 @@
-/* Tests of asynchronous events. Source: ibv_get_async_event(3); IBA 11.6.3. */
+/* Tests asynchronous events. Source: ibv_get_async_event(3); IBA 11.6.3. */
 #include "soft_pair.h"
 
 static void events_of_a_queue_pair(void)
@@ -56,8 +56,8 @@ static void communication_established(void)
     OK();
 }
 
-/* A WRITE with a wrong key. Only the event reports it to the owner of the
- * memory. */
+/* A WRITE with a wrong key. The responder learns of the error only through the
+ * async event. */
 static void refused_access_is_an_event(void)
 {
     struct ibv_sge sge;

@@ -7,14 +7,14 @@ s="--session $session"
 gives 0 Usage $soft --help
 gives 0 Usage $soft ctl --help
 gives 0 Usage $soft status --help
-gives 2 "no command" $soft
+gives 2 "missing command" $soft
 gives 2 "mrail soft: .*--frob" $soft --frob -- true
 gives 2 "unknown argument" $soft status extra
 gives 2 "rate '0'" $soft $s --rate 0 -- true
-gives 2 "rate '12x'" $soft $s --rate 12x -- true
+gives 2 "'12x' is not a rate" $soft $s --rate 12x -- true
 gives 2 "2 rates for 4 rails" $soft $s --rails 4 --rate 1M,2M -- true
 gives 2 "from 1 to 16" $soft $s --rails 17 -- true
-gives 2 "more than 256 devices" $soft $s --rails 16 --nodes 100 -- true
+gives 2 "at most 256 rails are supported" $soft $s --rails 16 --nodes 100 -- true
 gives 2 "expected on or off" $soft $s --icrc maybe -- true
 gives 2 "expected 256, 512" $soft $s --mtu 1500 -- true
 gives 2 "session name" $soft --session ../x -- true
@@ -56,7 +56,7 @@ gives 0 "" $soft ctl $s delay=0
 gives 2 "'1x' is not a time" $soft ctl $s delay=1x
 gives 2 "rails 0 to 3" $soft ctl $s --rail 4 down
 gives 1 "has 1 nodes x 4 rails" $soft $s --rails 2 -- true
-gives 1 "created with other rates" $soft $s --rate 5M -- true
+gives 1 "created with different rates" $soft $s --rate 5M -- true
 gives 0 "" $soft $s --rate max -- true
 gives 1 "has --icrc off" $soft $s --icrc on -- true
 

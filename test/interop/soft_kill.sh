@@ -55,7 +55,7 @@ timeout 5 $soft status --session $session >/dev/null 2>&1 &&
     fail "a session without a session daemon is shown"
 release
 wait $alone || { fail "a job without a session daemon"; show "$tmp/alone"; }
-# The name can be reused at once.
+# The name can be reused immediately.
 soft ./soft_stress --procs 2 --seconds 0.2 >/dev/null || fail "new session"
 gone
 report 'the session daemon is killed'

@@ -360,7 +360,7 @@ invalid() { # invalid WORDS LINE...
 }
 invalid "invalid:2: 'sideways' is not an action: down, up" 'at 0s down' \
     'at 1ms sideways'
-invalid "invalid:2: this time is in the past" 'at 10ms down' 'at 5ms up'
+invalid "invalid:2: steps must be in chronological order" 'at 10ms down' 'at 5ms up'
 invalid "invalid:1: there is no rail 2: valid numbers are 0 to 1" 'at 0s rail 2 down'
 invalid "invalid:1: there is no node 1: valid numbers are 0 to 0" 'at 0s node 0,1 down'
 invalid "invalid:1: '1.5' is too large for a probability" 'at 0s drop 1.5'
@@ -382,7 +382,7 @@ gives 2 "'drop=0.010*...' is too long for an action" $soft \
     ctl --session $session "drop=0.01$long"
 mkdir -p "$tmp/$long/$long"
 echo 'at 0s down sideways' >"$tmp/$long/$long/drill"
-gives 2 "drill:1: 'sideways' is one word too many: down" $soft \
+gives 2 "drill:1: unexpected word 'sideways'; the syntax is 'down'" $soft \
     ctl --session $session --script "$tmp/$long/$long/drill"
 gives 2 "drill1': No such file" $soft \
     ctl --session $session --script "$tmp/$long/$long/drill1"

@@ -251,7 +251,7 @@ expect_run 'a command that is not a program' 126 "cannot run '/etc/passwd'" \
 expect_run 'the counters at the end' 0 '^h1-l1.0 +h1:0 +up +100MB' \
     "$lab" "$tmp/one.fabric" -- true
 expect_run 'no file' 2 'No such file' "$lab" "$tmp/none" -- true
-expect_run 'no command' 2 'no command' "$lab" "$tmp/one.fabric"
+expect_run 'no command' 2 'missing command' "$lab" "$tmp/one.fabric"
 expect_run 'an unknown routing' 2 'routing' \
     "$lab" "$tmp/one.fabric" --routing magic -- true
 expect_run 'status outside of a lab' 1 'not in a lab' "$lab" status

@@ -23,8 +23,8 @@ is 'mpirun puts one rank on each host' \
     'at h1 10.0.0.2/ at h2 10.0.0.3/ at h3 10.0.1.2/ at h4 10.0.1.3/' \
     "$(grep '^at ' "$tmp/out" | sort | tr '\n' ' ' | sed 's/ $//')"
 
-# Runs one exchange and prints the counters, then runs two jobs at once, and
-# then a job during which a link fails.
+# Runs one exchange and prints the counters, then runs two jobs at the same
+# time, and then a job during which a link fails.
 cat >"$tmp/jobs" <<'END'
 bench()
 {

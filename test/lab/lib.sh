@@ -43,27 +43,27 @@ link l[1-2] s[1-4] 50MB
 END
 }
 
-# pods_fabric [RATE]: writes a fabric with two pods of two hosts with two rails, and
-# the topology file of one rank per host. Leaves l1 and l3 belong to rail 0, which
-# has twice the uplinks of rail 1. RATE: MB/s of the first uplink of l1, which the
-# file then states.
-pods_fabric()
+# groups_fabric [RATE]: writes a fabric with two leaf groups of two hosts with
+# two rails, and the topology file of one rank per host. Leaves l1 and l3 belong
+# to rail 0, which has twice the uplinks of rail 1. RATE: MB/s of the first
+# uplink of l1, which the file then states.
+groups_fabric()
 {
-    pods_slow=${1-20}
+    groups_slow=${1-20}
 
-    cat >"$tmp/pods.fabric" <<END
+    cat >"$tmp/groups.fabric" <<END
 host h[1-4]
 leaf l[1-4]
 spine s[1-4]
 link h[1-2] l[1-2] 50MB
 link h[3-4] l[3-4] 50MB
-link l1 s1 ${pods_slow}MB
+link l1 s1 ${groups_slow}MB
 link l1 s2 20MB
 link l3 s[1-2] 20MB
 link l2 s[3-4] 10MB
 link l4 s[3-4] 10MB
 END
-    cat >"$tmp/pods.topo" <<'END'
+    cat >"$tmp/groups.topo" <<'END'
 nodes 4
 rails 2
 rail * * 50MB
@@ -72,8 +72,8 @@ leaf_group 2-3 1
 uplink * 0 40MB
 uplink * 1 20MB
 END
-    [ "$pods_slow" = 20 ] ||
-        echo "uplink 0 0 ${pods_slow}MB,20MB" >>"$tmp/pods.topo"
+    [ "$groups_slow" = 20 ] ||
+        echo "uplink 0 0 ${groups_slow}MB,20MB" >>"$tmp/groups.topo"
 }
 
 # bytes_of LINK DIRECTION FILE: prints the bytes of LINK from FILE, the output

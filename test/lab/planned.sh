@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compares exchanges between two pods with and without a plan. Rail 0 has twice the
-# uplinks of rail 1, which the lanes do not know.
+# Compares exchanges between two leaf groups with and without a plan. Rail 0 has
+# twice the uplinks of rail 1, which the lanes do not know.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"
@@ -12,13 +12,13 @@ require_env
 [ "${EXPECT_COLL-yes}" = yes ] || skip_all 'only with coll/mrail'
 lab=$libexec/mrail-lab
 need_lab
-pods_fabric
+groups_fabric
 export mrail tmp
 
 cat >"$tmp/jobs" <<'END'
 for options in '' '--mca coll ^mrail'; do
     "$mrail" bench alltoallv --soft lab -np 4 --sizes 8m --hotspot 0.9 --json \
-        --warmup 3 --iterations 4 --mca coll_mrail_topology "$tmp/pods.topo" \
+        --warmup 3 --iterations 4 --mca coll_mrail_topology "$tmp/groups.topo" \
         $options
 done
 END
@@ -29,11 +29,11 @@ seconds()
     sed -n 's/.*"median_s": \([0-9.e-]*\),.*/\1/p' "$tmp/out" | sed -n "$1p"
 }
 
-# Uplinks of 60 MB/s need about 270 ms for the bytes between the pods. Without a
-# plan, rail 1 takes up to 1.5 times as long, depending on how far rail 0 takes over
-# its work. One quiet machine measured 285 ms and 347 ms.
+# Uplinks of 60 MB/s need about 270 ms for the bytes between the leaf groups.
+# Without a plan, rail 1 takes up to 1.5 times as long, depending on how far
+# rail 0 takes over its work. One idle machine measured 285 ms and 347 ms.
 for _ in 1 2 3 4; do
-    in_lab pods.fabric rules sh "$tmp/jobs" >"$tmp/out" 2>&1
+    in_lab groups.fabric rules sh "$tmp/jobs" >"$tmp/out" 2>&1
     faster=$(awk -v with="$(seconds 1)" -v without="$(seconds 2)" \
         'BEGIN { print (with > 0 && with < 0.92 * without) }')
     [ "$faster" = 1 ] && break

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compares the bytes that plans send through each uplink with the counters of a
 # lab. Rails have unequal uplinks, so a plan gives them unequal parts. The rate of
-# the rails is told, because a loaded machine measures too little.
+# the rails is an argument, because a loaded machine measures too little.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"
@@ -17,7 +17,7 @@ export mrail tmp
 
 cat >"$tmp/job" <<'END'
 "$mrail" bench alltoallv --soft lab -np 4 --sizes 4m --hotspot 0.9 --warmup 4 \
-    --iterations 10 --explain --mca coll_mrail_topology "$tmp/pods.topo" \
+    --iterations 10 --explain --mca coll_mrail_topology "$tmp/groups.topo" \
     --mca coll_mrail_relay_threshold 100000 \
     --mca coll_mrail_rail_bandwidth 50000000
 END
@@ -40,9 +40,9 @@ agrees()
 for case in '2 lanes' '1 lane' '4 lanes, a slow uplink'; do
     lanes=${case%% *} slow=20
     case $case in *slow*) slow=12 ;; esac
-    pods_fabric "$slow"
+    groups_fabric "$slow"
     for _ in 1 2 3 4; do
-        UCX_MRAIL_LANES_PER_RAIL=$lanes in_lab pods.fabric rules \
+        UCX_MRAIL_LANES_PER_RAIL=$lanes in_lab groups.fabric rules \
             sh "$tmp/job" >"$tmp/out" 2>&1
         agrees 8 && break
     done

@@ -32,7 +32,7 @@ expect_run 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
 expect_run 'mrail alone' 2 '^Usage: mrail COMMAND' "$mrail"
 expect_run 'an unknown command' 2 "no command 'fly'" "$mrail" fly
 expect_run 'a command with a path' 2 "no command '../mrail'" "$mrail" ../mrail
-expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
+expect_run 'run without a command' 2 'missing command' "$mrail" run -np 2
 # A copy of mrail info, next to a stand-in for mrail run that records its
 # arguments.
 fake=$tmp/moved/libexec/mrail
@@ -81,7 +81,7 @@ expect_run 'run without --: the command keeps its own --' 0 '-- app -- y$' \
     "$mrail" run -np 2 --soft 2x1 --tag-output --print app -- y
 expect_run 'run: the value of an unknown option before --' 0 ' --frob 1 .*-- app$' \
     "$mrail" run --soft 2x1 --print --frob 1 -- app
-expect_run 'run: a value is missing' 2 'no command' "$mrail" run -x
+expect_run 'run: a value is missing' 2 'missing command' "$mrail" run -x
 for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     expect_run "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
@@ -109,11 +109,11 @@ damage without checksums|at 0s corrupt 1%
 END
 expect_run 'run with a script that does not exist' 2 'none: No such file' \
     "$mrail" run --soft 2x2 --script "$tmp/none" -- true
-expect_run 'run with a directory as a script' 2 'not a file' \
+expect_run 'run with a directory as a script' 2 'expected a regular file' \
     "$mrail" run --soft 2x2 --script "$tmp" -- true
 expect_run 'run with a script but no software rails' 2 'require --soft' \
     "$mrail" run --script "$tmp/script" -- true
-expect_run 'run with too many devices' 2 'more than 256 devices' \
+expect_run 'run with too many devices' 2 'at most 256 rails are supported' \
     "$mrail" run --soft 100x16 -- true
 expect_run 'run does not change the command' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
@@ -132,7 +132,7 @@ expect_run 'run --stock' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
 
 [ -x "$libexec/mrail-bench" ] ||
     skip_all 'mrail bench is not built: configure found no Open MPI'
-expect_run 'bench without ranks' 2 'no number of ranks: give -np' "$mrail" bench alltoallv
+expect_run 'bench without ranks' 2 'the number of ranks is missing; give -np' "$mrail" bench alltoallv
 expect_run 'bench with a malformed size' 2 'expected sizes below 2g' \
     "$mrail" bench p2p --sizes 12q
 expect_run 'bench with a hotspot above 1' 2 'a fraction' \
@@ -144,7 +144,9 @@ expect_run 'bench --dst without --hotspot' 2 'dst requires --hotspot' \
 expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of shift.single.both' \
     "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
 
-expect_run 'bench p2p with an odd number of ranks' 2 'p2p needs pairs' \
+expect_run 'bench --plan both is for moe' 2 '--plan both requires the area moe' \
+    "$mrail" bench alltoallv --plan both
+expect_run 'bench p2p with an odd number of ranks' 2 'p2p requires an even number of ranks' \
     "$mrail" bench p2p -np 3
 expect_run 'bench moe with a skew of 1' 2 \
     '--skew 1: expected a fraction from 0 to below 1' \
@@ -174,8 +176,10 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect_run 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
     expect_run 'bench alltoallv --json without coll/mrail' 0 \
-        '"planned": null, "relayed": null, "planning_overhead": null, "cpu_load"' \
+        '"planned": null, "relayed": null, "planning_overhead": null, "cpu_load".*"cpu_s": [0-9]' \
         $plain alltoallv --sizes 1000 --json
+    expect_run 'bench alltoallv --plan no' 0 '"plan": false, .*"data_ok": true' \
+        $plain alltoallv --sizes 1000 --hotspot 0.7 --plan no --json
     expect_run 'bench alltoallv without coll/mrail' 0 \
         '^ +1000 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +- +- +- +[0-9]+ %  ok$' \
         $plain alltoallv --sizes 1000
@@ -210,7 +214,7 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect_run 'bench p2p in a job of three ranks' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
     expect_run 'bench as a rank refuses options of mpirun' 2 \
-        'tag-output is not an option for a rank' \
+        'tag-output is not an option for ranks' \
         $plain alltoallv --sizes 1000 --tag-output
     expect_run 'bench alltoallv detects a wrong byte' 1 '"data_ok": false' \
         $plain alltoallv --sizes 1000 --json --self-test-corrupt

@@ -12,7 +12,7 @@ run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
 # shellcheck disable=SC2086 # word splitting is intended
 {
     expect_run 'an unknown device' failure \
-        "UCX_MRAIL_DEVICES: there is no port 'nosuch'; devices here: soft0" \
+        "UCX_MRAIL_DEVICES: there is no port 'nosuch'; devices of this host: soft0" \
         env UCX_MRAIL_DEVICES=nosuch $run -- "$program"
     expect_run 'a param out of range' failure \
         'UCX_MRAIL_LANES_PER_RAIL=77: expected 1 to 32' \
@@ -21,14 +21,14 @@ run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
         env UCX_MRAIL_MAX_QPS=5 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
     expect_run 'fewer QPs than peers' failure \
-        'UCX_MRAIL_MAX_QPS=4 does not suffice.*number of processes in the job' \
+        'UCX_MRAIL_MAX_QPS=4 is too small.*number of processes in the job' \
         env UCX_MRAIL_MAX_QPS=4 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
     expect_run 'UCX_NET_DEVICES that excludes mrail' failure \
-        'UCX_NET_DEVICES=mlx5_0:1 leaves its device out: add mrail:1' \
+        'UCX_NET_DEVICES=mlx5_0:1 excludes its device; add mrail:1' \
         env UCX_NET_DEVICES=mlx5_0:1 $run -- "$program"
     expect_run 'segments of different sizes' failure \
-        'UCX_MRAIL_SEG_SIZE=1[26][0-9]*, this process 1[26]' \
+        'UCX_MRAIL_SEG_SIZE=1[26][0-9]*, but this process uses 1[26]' \
         $run -- sh -c "UCX_MRAIL_SEG_SIZE=\$((12288 + 4096 * OMPI_COMM_WORLD_RANK)) exec '$program'"
     expect_run 'a rate of zero' 2 "rate '0'" $run --rate 0 -- "$program"
     expect_run 'a session with other settings' failure "$session" \

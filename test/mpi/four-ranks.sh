@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs an MPI job of four ranks, whose traffic mrail must carry. Lanes may fail
-# in the meantime. contrib/check runs it with a sanitizer's runtime in
+# meanwhile. contrib/check runs it with a sanitizer's runtime in
 # MRAIL_TEST_PRELOAD. usage: four-ranks.sh RUN-OPTIONS PROGRAM [ARGUMENT...]
 set -eu
 # shellcheck source=test/mpi/lib.sh

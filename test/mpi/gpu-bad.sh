@@ -65,7 +65,7 @@ for fault in copy_error cut reset kill; do
         ok "$fault: the job ends"
     fi
     [ $fault = kill ] || expect "$fault: a sentence says why" "$tmp/err" \
-        'a planned exchange has failed at rank [0-9]* \(|a copy of .* fails'
+        'a planned exchange has failed at rank [0-9]* \(|a copy of .* failed'
 done
 session=$base
 nothing_left 'bad memory'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Exchanges of device memory drawn from seeds, on software GPUs. Open MPI and UCX
-# have no CUDA support. Every byte must be right.
+# Exchanges of device memory generated from seeds, on software GPUs. Open MPI
+# and UCX have no CUDA support. Every byte must be right.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -9,7 +9,7 @@ require_env mpi_planned mpi_gpu_pair
 
 last=30
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
-# Allow relays for small messages, too.
+# Also allow relays for small messages.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 options=${MRAIL_TEST_RUN-}
@@ -25,6 +25,11 @@ exchanges()
     run "$name" "$np" "$build/mpi_planned" "$@"
 }
 
+kernel='--mca coll_mrail_gpu kernel'
+exchanges 'relays with a kernel, 2 nodes x 2' 2x2 4 "--gpus 2 --bind-rails $kernel $small" \
+    --seeds 1-$last --memory device --relays
+exchanges 'relays with a kernel, ranks share a GPU' 2x2 6 \
+    "--gpus 1 --bind-rails $kernel $small" --seeds 1-$last --memory device
 for memory in device mixed; do
     exchanges "$memory, single-rail ranks, 2 nodes x 2" 2x2 4 \
         "--gpus 2 --bind-rails $small" --seeds 1-$last --memory $memory --relays
@@ -41,14 +46,14 @@ exchanges 'managed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
 exchanges 'device, two ranks' 2x1 2 '--gpus 1' --seeds 1-$last --memory device
 exchanges 'device, one rank' 1x1 1 '--gpus 1' --seeds 1-$last --memory device
 
-# pair NAME NP LINKS SHARE: within a node with four GPUs, rank 0 sends 64 MiB to
+# pair NAME NP LINKS SHARE [kernel]: within a node with four GPUs, rank 0 sends 64 MiB to
 # rank 1. The plan relays this share of the bytes, in percent. The rate that the
 # program prints is at most that of the links in use.
 pair()
 {
-    MRAIL_TEST_RUN="$options --gpus 4 --gpu-link $3:160MB/s"
+    MRAIL_TEST_RUN="$options --gpus 4 --gpu-link $3:160MB/s${5:+ $kernel}"
     topology=1x1
-    run "$1" "$2" "$build/mpi_gpu_pair" --mib 64 --rate
+    run "$1" "$2" "$build/mpi_gpu_pair" --mib 64 --rate ${5:+--kernel}
     share=$(awk '$1 == "relayed" { printf "%.0f", 100 * $2 / ($2 + $4) }' \
         "$tmp/out")
     if [ "$share" = "$4" ]; then
@@ -61,6 +66,7 @@ pair()
 pair 'direct' 2 mesh 0
 pair 'one relay' 3 mesh 50
 pair 'two relays' 4 mesh 66
+pair 'two relays, with a kernel' 4 mesh 66 kernel
 pair 'a switch' 4 switch 0
 
 # Between nodes, relays have their slots on GPUs as well.
@@ -68,6 +74,9 @@ topology=2x2
 MRAIL_TEST_RUN="$options --gpus 2 --bind-rails"
 run 'a pair between nodes' 4 "$build/mpi_gpu_pair" --to 2
 expect 'a pair between nodes: relays' "$tmp/out" '^relayed [1-9]'
+MRAIL_TEST_RUN="$options --gpus 2 --bind-rails $kernel"
+run 'a pair between nodes, with a kernel' 4 "$build/mpi_gpu_pair" --to 2 --kernel
+expect 'a pair between nodes, with a kernel: relays' "$tmp/out" '^relayed [1-9]'
 
 # The check must find a wrong byte of device memory as well.
 topology=2x1
@@ -103,7 +112,15 @@ bench 'messages in chunks' 0 '"memory": *"managed".*"data_ok": *true' \
     alltoallv -np 4 --sizes 8m --hotspot 0.5 --json --memory managed
 bench 'wrong data is found' 1 'wrong data from rank' alltoallv -np 4 \
     --sizes 100 --self-test-corrupt
+# Each rank has a rail of its own.
 topology=2x4
+bench 'device memory with a plan' 0 \
+    '"plan": true,.*"relayed": 0.[1-9].*"data_ok": true' alltoallv -np 8 \
+    --bind-rails --rate 100M --sizes 8m --hotspot 0.9 --dst single --json
+bench 'device memory without a plan' 0 \
+    '"plan": false,.*"planned": 0.0000, "relayed": 0.0000.*"data_ok": true' \
+    alltoallv -np 8 --bind-rails --rate 100M --sizes 8m --hotspot 0.9 \
+    --dst single --json --plan no
 moe="moe -np 8 --bind-rails --rate 200M --tokens 1k --skew 0.9 --iterations 2 --warmup 1
     --token-ns 0 --json"
 # shellcheck disable=SC2086 # word splitting is intended
@@ -116,6 +133,6 @@ moe="moe -np 8 --bind-rails --rate 200M --tokens 1k --skew 0.9 --iterations 2 --
         $moe --tokens 64 --self-test-corrupt
 }
 topology=2x2
-bench 'p2p without CUDA in UCX' 1 'needs a UCX with CUDA support' p2p -np 2
+bench 'p2p without CUDA in UCX' 1 'requires a UCX with CUDA support' p2p -np 2
 nothing_left 'device memory'
 finish

@@ -1,6 +1,7 @@
 /*
  * Collective semantics: alltoallv with every kind of count, MPI_IN_PLACE, zero
- * counts, derived datatypes, alltoallw, and several communicators at once.
+ * counts, derived datatypes, alltoallw, and several communicators at the same
+ * time.
  */
 #include "config.h"
 #include "mpi_test.h"

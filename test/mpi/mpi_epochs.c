@@ -90,7 +90,7 @@ static void test_exclusive(void)
     mt_result("exclusive locks", ok);
 }
 
-/* All ranks update the same cells at once, with several types and
+/* All ranks update the same cells at the same time, with several types and
  * operations. */
 static void test_accumulate(void)
 {

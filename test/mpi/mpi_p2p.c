@@ -238,7 +238,7 @@ static void test_remap(void)
 }
 
 /* As in the previous test, but with malloc(). Large blocks come from mmap() and
- * are returned at once. */
+ * are returned immediately. */
 static void test_free_again(void)
 {
     const size_t length = (size_t)3 << 20;

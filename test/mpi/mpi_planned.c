@@ -1,5 +1,5 @@
 /*
- * Exchanges drawn from seeds, with random call, communicator, counts,
+ * Exchanges generated from seeds, with random call, communicator, counts,
  * displacements and datatypes. Every byte is checked, including those in gaps
  * and around the buffers.
  *

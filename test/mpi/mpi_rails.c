@@ -3,7 +3,7 @@
  * bytes of relays. The ranks of the first half are on other nodes than the
  * others.
  *
- *   mpi_rails         one demand, and demands drawn from seeds
+ *   mpi_rails         one demand, and demands generated from seeds
  *   mpi_rails faults  one demand, with functions of the transport that fail
  */
 #include "config.h"
@@ -187,7 +187,7 @@ static void set_one(void)
     demands[ranks / 2] = BYTES;
 }
 
-/* Draws demands between the two halves of the ranks. */
+/* Generates demands between the two halves of the ranks. */
 static void set_random(uint64_t seed)
 {
     mrail_rng_t rng;

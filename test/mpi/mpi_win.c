@@ -58,7 +58,7 @@ static int fenced(const char *memory, MPI_Win win)
     return ok;
 }
 
-/* All ranks draw numbers from one counter. No number may repeat, and none may
+/* All ranks take numbers from one counter. No number may repeat, and none may
  * be missing. */
 static int counted(MPI_Win win)
 {

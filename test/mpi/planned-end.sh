@@ -66,7 +66,7 @@ ends()
     else
         not_ok "$name: the job ends" "exit status $status after $took s" "$tmp/out"
     fi
-    if grep -qE "mrail: rank [0-7] on .* permanently lost a peer .*peer [0-9a-f]+ at [0-9.]+: soft[0-3]:1 \\($3\\); the job ends\$" \
+    if grep -qE "mrail: rank [0-7] on .* permanently lost a peer .*peer [0-9a-f]+ at [0-9.]+: soft[0-3]:1 \\($3\\); the job aborts\$" \
         "$tmp/out"; then
         ok "$name: it names the peer, the rail and the cause"
     else

@@ -50,7 +50,7 @@ all_requests()
     MRAIL_TEST_RUN="$options $5"
     # The only acceptable error is this one, at this rank.
     error="^# request [0-9]+: rank $rank: MPI_ERR_NO_MEM"
-    error="$error|no memory for a communicator at rank $rank;"
+    error="$error|out of memory for a communicator at rank $rank;"
     : >"$tmp/requests"
     request=1
     ended=0
@@ -111,7 +111,7 @@ for where in $multi_rail; do
 done
 unset IFS
 # Plans gain because of uplinks, which the lanes do not know.
-cat >"$tmp/pods" <<'END_PODS'
+cat >"$tmp/groups" <<'END_GROUPS'
 nodes 4
 rails 2
 rail * * 100MB
@@ -119,12 +119,12 @@ ranks * 2 multi-rail
 leaf_group 2-3 1
 uplink * 0 800kB
 uplink * 1 200kB
-END_PODS
-all_requests 'two pods' 4x2 8 3 "--rate 100M --mca coll_mrail_relay_threshold 1000
+END_GROUPS
+all_requests 'two leaf groups' 4x2 8 3 "--rate 100M --mca coll_mrail_relay_threshold 1000
     --mca coll_mrail_rail_bandwidth 1000000
-    --mca coll_mrail_topology $tmp/pods" 20
-at_least 'two pods: no plan on that communicator' 10 "$(planned 0)"
-at_least 'two pods: no plan in that call' 20 "$(planned 4)"
+    --mca coll_mrail_topology $tmp/groups" 20
+at_least 'two leaf groups: no plan on that communicator' 10 "$(planned 0)"
+at_least 'two leaf groups: no plan in that call' 20 "$(planned 4)"
 session=$base # covers all sessions
 nothing_left 'scarce resources'
 finish

@@ -56,7 +56,7 @@ void planned_type_cleanup(planned_type_t *type);
 void planned_type_unpack(const planned_type_t *type, long count,
                          const char *data, char *memory);
 
-/* Draws bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
+/* Generates bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
  * total. With `symmetric`, both directions are equal. With `even`, all pairs
  * have equal bytes. */
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
@@ -132,9 +132,9 @@ typedef struct planned_exchange {
 } planned_exchange_t;
 
 /*
- * Draws an exchange. `rng` provides the values that all ranks share. A separate
+ * Generates a random exchange. `rng` provides the values that all ranks share. A separate
  * generator provides the values that differ between ranks. With `nonblocking`,
- * only nonblocking calls are drawn. With `large_self`, ranks also send large
+ * only nonblocking calls are generated. With `large_self`, ranks also send large
  * messages to themselves.
  */
 void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,

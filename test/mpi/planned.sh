@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs exchanges drawn from seeds, with single-rail and with multi-rail ranks.
-# Every byte must be right, and some bytes must go through relays.
+# Runs exchanges generated from seeds, with single-rail and with multi-rail
+# ranks. Every byte must be right, and some bytes must go through relays.
 #
 # EXPECT_COLL=no: coll/mrail may be missing; the exchanges are checked anyway.
 set -eu
@@ -10,7 +10,7 @@ require_env mpi_planned mpi_planned_life
 
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
-# Allow relays for small messages, too.
+# Also allow relays for small messages.
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
 single_rail="$small --bind-rails"
@@ -93,7 +93,7 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     says 'multi-rail ranks, all at once' 2x2 4 '--mca coll_mrail_inflight_us 0' \
         "left to Open MPI: $several"
     says 'one node' 1x2 4 --bind-rails 'left to Open MPI: all ranks are on one node'
-    says 'one rail' 2x1 4 --bind-rails "$steps: there is one rail"
+    says 'one rail' 2x1 4 --bind-rails "$steps: there is only one rail"
 fi
 MRAIL_TEST_RUN=$options
 nothing_left 'exchanges'

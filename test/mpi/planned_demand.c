@@ -1,4 +1,4 @@
-/* Random demands, which are equal on all ranks that draw with the same seed. */
+/* Random demands, which are equal on all ranks that use the same seed. */
 #include "config.h"
 #include "planned.h"
 
@@ -7,7 +7,7 @@
 
 #define HOT 1600000u
 
-/* Draws a size of any magnitude. Large sizes are rare. */
+/* Generates a size of any magnitude. Large sizes are rare. */
 static uint64_t any_size(mrail_rng_t *rng)
 {
     switch (mrail_rng_below(rng, 8)) {

@@ -1,4 +1,4 @@
-/* Draws, starts and checks one exchange. */
+/* Generates, starts and checks one exchange. */
 #include "config.h"
 #include "planned.h"
 

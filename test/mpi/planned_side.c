@@ -36,7 +36,7 @@ static void shuffle(mrail_rng_t *rng, int num, int *order)
     }
 }
 
-/* Draws the number of bytes between two peers' data. */
+/* Generates the number of bytes between two peers' data. */
 static long draw_gap(mrail_rng_t *rng)
 {
     static const uint32_t most[] = {1, 8, 100, 5000};

@@ -220,7 +220,8 @@ static void check(int is_mismatched)
     }
 }
 
-/* Draws the demands of all ranks, of which large_ppm in a million are large. */
+/* Generates the demands of all ranks, of which large_ppm in a million are
+ * large. */
 static void draw(uint32_t large_ppm)
 {
     for (uint32_t i = 0; i < job.num_ranks; ++i) {

@@ -176,7 +176,7 @@ fi
 page=$pages/mrail-telemetry.$(id -u).0.$$
 echo 'this is none' >"$page"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
-if grep -q "$page: it is not a telemetry page, or only part of one" "$tmp/none"
+if grep -q "$page: not a telemetry page, or truncated" "$tmp/none"
 then
     ok 'a file that is not a page: a message names it'
 else

@@ -63,7 +63,7 @@ ended()
 
 refused 'no job' 1 '^mrail trace: no process of this user keeps records' \
     -o "$tmp/refused"
-refused 'no file' 1 'refused.page: it cannot be opened' \
+refused 'no file' 1 'refused.page: the file cannot be opened' \
     -o "$tmp/refused" "$tmp/refused.page"
 refused '--duration without -o' 2 '^mrail trace: --duration needs -o FILE$' \
     --duration 1
@@ -188,14 +188,14 @@ chmod u+w "$damaged"
 printf '\001\000\000\000' |
     dd of="$damaged" bs=1 seek=4 conv=notrunc 2>"$tmp/dd"
 refused 'another version' 1 \
-    "^mrail trace: $damaged: it was written by another version of mrail$" \
+    "^mrail trace: $damaged: the file was written by another version of mrail$" \
     -o "$tmp/refused" "$damaged"
 head -c 100000 "$tmp/page" >"$damaged"
 refused 'a truncated file' 1 \
-    "^mrail trace: $damaged: it is not a telemetry page, or only part of one$" \
+    "^mrail trace: $damaged: not a telemetry page, or truncated$" \
     -o "$tmp/refused" "$damaged"
 : >"$damaged"
-refused 'an empty file' 1 "^mrail trace: $damaged: it is not a telemetry page" \
+refused 'an empty file' 1 "^mrail trace: $damaged: not a telemetry page" \
     -o "$tmp/refused" "$damaged"
 if [ -e /dev/full ]; then
     status=0

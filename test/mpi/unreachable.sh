@@ -53,7 +53,7 @@ said=$(grep -a 'mrail: rank 0 on .* permanently lost a peer' "$tmp/out" || true)
 # have none.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
     'soft3:1 \([a-z ]+\)' \
-    'soft[0-3]:1 \((no completions|requests failed)\)' 'the job ends$'; do
+    'soft[0-3]:1 \((no completions|requests failed)\)' 'the job aborts$'; do
     if echo "$said" | grep -qE "$part"; then
         ok "rank 0 says why: $part"
     else

@@ -138,13 +138,13 @@ def test_stopped(job, pid):
     os.kill(pid, signal.SIGSTOP)
     check("MrailProcessStopped fires", fires(
         "MrailProcessStopped", mpi_job=job, pid=str(pid)), firing())
-    check("MrailJobStalled fires",
-          fires("MrailJobStalled", mpi_job=job), firing())
+    check("MrailJobHung fires",
+          fires("MrailJobHung", mpi_job=job), firing())
     check("the other job has no alert",
           {labels["mpi_job"] for labels in firing()} == {job}, firing())
     os.kill(pid, signal.SIGCONT)
     check("the alerts end when the process goes on", eventually(
-        lambda: not {"MrailProcessStopped", "MrailJobStalled"} & set(names())),
+        lambda: not {"MrailProcessStopped", "MrailJobHung"} & set(names())),
           firing())
 
 

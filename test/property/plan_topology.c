@@ -288,7 +288,7 @@ static void add(machine_t *w, unsigned from, unsigned to, double bytes)
     }
 }
 
-/* Draws one random number per statement, because the order of argument
+/* Generates one random number per statement, because the order of argument
  * evaluation is unspecified. */
 static void add_any(machine_t *w, double bytes)
 {

@@ -12,7 +12,7 @@ typedef struct flow {
 } flow_t;
 
 typedef enum memory_kind {
-    POOL,     /* copies complete at once */
+    POOL,     /* copies complete immediately */
     LATE,     /* copies complete later */
     EXTERNAL, /* payloads outside the pool, late copies */
 } memory_kind_t;

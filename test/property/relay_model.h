@@ -4,9 +4,10 @@
  * request. A send completes when the matching receive has been posted and has
  * the bytes.
  *
- * Payloads lie in the pools or in areas of their own. Copies complete at once,
- * or later and in any order. A late copy reads and writes when it completes, so
- * that a slot that is passed on or reused too early has wrong bytes.
+ * Payloads lie in the pools or in areas of their own. Copies complete
+ * immediately, or later and in any order. A late copy reads and writes when it
+ * completes, so that a slot that is passed on or reused too early has wrong
+ * bytes.
  *
  * The model checks all data. The bytes are a function of sender, receiver and
  * exchange. Each chunk of a flow must arrive exactly once.
@@ -103,9 +104,9 @@ typedef struct topology {
     /* Only the first 8 bytes of a chunk are written and checked. */
     int is_header_only;
     int is_external; /* payloads lie outside the pools */
-    /* One of this many copies completes later. 0: all complete at once. */
+    /* One of this many copies completes later. 0: all complete immediately. */
     unsigned one_later;
-    unsigned num_copies; /* started so far, unless all complete at once */
+    unsigned num_copies; /* started so far, unless all complete immediately */
     model_state_t s;
 } model_t;
 

@@ -1,6 +1,6 @@
 /*
  * The estimate of a clock's offset (src/tools/collect_clock.c), over seeds. Two
- * simulated hosts exchange time stamps in virtual time. Delays differ between
+ * simulated hosts exchange timestamps in virtual time. Delays differ between
  * the directions and between the exchanges.
  *
  *   fixed   the true offset is within the bound, and the bound is at most half

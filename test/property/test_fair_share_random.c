@@ -1,8 +1,8 @@
 /*
  * Peers that reach different rails, in virtual time. A process reads from all
- * peers at once, with the engine's scheduler, meters and fair shares, over
- * rails that divide equally among busy lanes. Each far node has its own rails,
- * which are equally fast or slower. Some of them are dead.
+ * peers at the same time, with the engine's scheduler, meters and fair shares,
+ * over rails that divide equally among busy lanes. Each far node has its own
+ * rails, which are equally fast or slower. Some of them are dead.
  *
  *   by hand    the pair of `contrib/bench alltoallv` takes close to the lower
  *              bound

@@ -578,7 +578,7 @@ static void test_warm_start(void **state)
         check_bound(mrail_flows_bound(flows));
         mrail_flows_destroy(flows);
     }
-    print_message("%u of %u are found at once\n", found, count);
+    print_message("%u of %u are found immediately\n", found, count);
     assert_true(found * 3 > count * 2);
 }
 

@@ -67,7 +67,7 @@ static void draw_network(network_t *net, mrail_rng_t *rng)
     }
 }
 
-/* Draws starts, some of which are equal or 0. */
+/* Generates starts, some of which are equal or 0. */
 static void draw_starts(network_t *net, mrail_rng_t *rng)
 {
     for (unsigned f = 0; f < net->num_flows; ++f) {

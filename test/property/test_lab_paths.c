@@ -560,7 +560,7 @@ static void print_links(FILE *stream, tier_t lower, tier_t upper,
     }
 }
 
-/* Draws a fabric of one pod, or of two pods with cores. Each leaf has a
+/* Generates a fabric of one pod, or of two pods with cores. Each leaf has a
  * host. */
 static mrail_fabric_t *draw_fabric(mrail_rng_t *rng)
 {

@@ -226,7 +226,7 @@ static void use_flush(side_t *side)
     uint32_t op = side->num_ops;
     int ret = mrail_ep_flush(side->ep, &side->done[op]);
 
-    if (ret == 0) { /* complete at once */
+    if (ret == 0) { /* complete immediately */
         check_flushed(side, op, side->sent);
     }
     side->flush[op] = (ret == -EINPROGRESS) ? side->sent + 1 : 0;

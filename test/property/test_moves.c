@@ -6,7 +6,7 @@
  *
  * Once sent, a message may be received at any later time, any number of times,
  * or never. The lane may fail or be evicted at any time, and another one may
- * take its place. The device changes ports at once, after draining its send
+ * take its place. The device changes ports immediately, after draining its send
  * queue, or not at all; draining may take too long, and each step may be
  * refused.
  */
@@ -29,7 +29,7 @@ typedef enum { AT_ONCE, DRAINS, NEVER } device_t;
 
 typedef struct {
     mrail_port_move_t move;
-    mrail_move_ask_t ask;
+    mrail_move_request_t request;
     mrail_ns_t now_ns;
     uint32_t newest;
     uint32_t seq;
@@ -73,7 +73,8 @@ static void print_trace_to(size_t at)
                   (unsigned long long)(s->now_ns / MRAIL_NS_PER_MS), s->port,
                   s->port_seq, s->is_sqd ? " SQD" : "", s->move.to, s->move.seq,
                   s->newest, s->is_held ? "held" : "", s->reads ? " reads" : "",
-                  s->ask.seq, s->ask.is_back ? " back" : "", s->ask.state);
+                  s->request.seq, s->request.is_back ? " back" : "",
+                  s->request.state);
 }
 
 #define CHECK(_cond, ...)                                                      \
@@ -178,19 +179,19 @@ static void poll_reader(int has_buffer)
 {
     int is_same = w.is_held && !w.is_new_lane;
 
-    switch (
-        mrail_move_ask_next(&w.ask, is_same && !w.reads, is_same, w.now_ns)) {
-    case MRAIL_MOVE_ASK_WAIT:
+    switch (mrail_move_request_next(&w.request, is_same && !w.reads, is_same,
+                                    w.now_ns)) {
+    case MRAIL_MOVE_REQUEST_WAIT:
         break;
-    case MRAIL_MOVE_ASK_SEND:
+    case MRAIL_MOVE_REQUEST_SEND:
         CHECK(w.is_held && !w.reads, "a request is sent, and READs run");
-        CHECK(w.ask.seq != 0, "a request without a number");
+        CHECK(w.request.seq != 0, "a request without a number");
         if (has_buffer) {
-            ++(w.ask.is_back ? w.sent_back : w.sent_move)[w.ask.seq];
-            mrail_move_ask_sent(&w.ask, w.now_ns);
+            ++(w.request.is_back ? w.sent_back : w.sent_move)[w.request.seq];
+            mrail_move_request_sent(&w.request, w.now_ns);
         }
         break;
-    case MRAIL_MOVE_ASK_RELEASE:
+    case MRAIL_MOVE_REQUEST_RELEASE:
         w.is_held = w.is_new_lane = 0;
         break;
     }
@@ -198,7 +199,7 @@ static void poll_reader(int has_buffer)
 
 static void hold_lane(void)
 {
-    if (w.ask.state == MRAIL_MOVE_ASK_DRAINS) {
+    if (w.request.state == MRAIL_MOVE_REQUEST_DRAINS) {
         w.is_held = 1;
         w.is_new_lane = 0;
     }
@@ -235,18 +236,18 @@ static int decide(unsigned n)
         if (!spend(&w.moves, 1)) {
             return 0;
         }
-        mrail_move_ask(&w.ask, ++w.seq, 0, w.now_ns);
+        mrail_move_request_begin(&w.request, ++w.seq, 0, w.now_ns);
         hold_lane();
         return 1;
     case 1:
         if (!spend(&w.backs, 1)) {
             return 0;
         }
-        mrail_move_ask_back(&w.ask, w.now_ns);
+        mrail_move_request_back(&w.request, w.now_ns);
         hold_lane();
         return 1;
     case 2:
-        if (w.ask.state == MRAIL_MOVE_ASK_NONE) {
+        if (w.request.state == MRAIL_MOVE_REQUEST_NONE) {
             return 0;
         }
         poll_reader(1);
@@ -307,7 +308,7 @@ static void check_state(void)
 {
     CHECK(w.is_sqd == (w.move.end_ns != 0), "%s",
           w.is_sqd ? "the QP stays in SQD" : "the move never ends");
-    CHECK(w.is_held == (w.ask.state != MRAIL_MOVE_ASK_NONE), "%s",
+    CHECK(w.is_held == (w.request.state != MRAIL_MOVE_REQUEST_NONE), "%s",
           w.is_held ? "the lane is held for nothing" : "the lane is not held");
     for (unsigned seq = 1; seq <= MAX_MOVES; ++seq) {
         CHECK(w.sent_move[seq] <= 1 && w.sent_back[seq] <= 1,
@@ -330,7 +331,7 @@ static void check_settles(int drains, int has_buffer)
     for (unsigned i = 0; i < 4; ++i) {
         w.now_ns += MRAIL_MOVE_WINDOW;
         w.reads &= !drains;
-        if (w.ask.state != MRAIL_MOVE_ASK_NONE) {
+        if (w.request.state != MRAIL_MOVE_REQUEST_NONE) {
             poll_reader(has_buffer);
         }
         (void)decide(drains ? 8 : 9);
@@ -423,7 +424,8 @@ static size_t search(device_t kind, const world_t *budget)
     return found.count;
 }
 
-/* The peer asks, and the sender obeys. MRAIL_TEST_FULL=1 searches further. */
+/* The peer requests moves, and the sender carries them out. MRAIL_TEST_FULL=1
+ * searches further. */
 static void test_requests(void **state)
 {
     uint8_t more = (getenv("MRAIL_TEST_FULL") != NULL);

@@ -545,7 +545,7 @@ static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
     make(other, 0);
     make(fresh, 0);
     CHECK(summary_of(other).hash == summary_of(fresh).hash,
-          "something was not forgotten");
+          "something was not discarded");
     mrail_plan_destroy(fresh);
 }
 
@@ -611,7 +611,7 @@ static void add_background(mrail_plan_t *plan, mrail_plan_t *other)
     set_background(plan);
     mrail_plan_discard_warm_start(plan);
     make(plan, 0);
-    CHECK(summary_of(plan).hash == hash, "the background was not forgotten");
+    CHECK(summary_of(plan).hash == hash, "the background was not discarded");
     free(w.background);
     w.background = NULL;
 }

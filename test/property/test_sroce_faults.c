@@ -2,10 +2,10 @@
  * Tests random work over a faulty network, over seeds.
  *
  * Two nodes have up to four QP pairs, which carry all RC opcodes in both
- * directions at once. Whichever faults occur, each work request must complete
- * exactly once and in order. A successful request must have its bytes in place.
- * A duplicate must not be executed twice, and nothing outside registered memory
- * may change.
+ * directions at the same time. Whichever faults occur, each work request must
+ * complete exactly once and in order. A successful request must have its bytes
+ * in place. A duplicate must not be executed twice, and nothing outside
+ * registered memory may change.
  */
 #include "config.h"
 

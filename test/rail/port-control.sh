@@ -34,10 +34,10 @@ info ignored
 expect 'no port: the text says so' "$tmp/out" \
     ', not set: the device ignores flow labels, and its ports are a hash$'
 expect 'no port: the reported ports are 0' "$tmp/out" \
-    '^ *the device has 0 0 0 0 instead \(0: a hash\)$'
+    '^ *the device uses 0 0 0 0 instead \(0 stands for a hash\)$'
 info fixed
 expect 'another port: the text names it' "$tmp/out" \
-    '^ *the device has (58181 ?){4} instead'
+    '^ *the device uses (58181 ?){4} instead'
 info no-sqd
 expect 'without SQD, only a new lane changes the port' "$tmp/out" \
     '^ *a port changes only with a new lane$'
@@ -48,7 +48,7 @@ info mlx5
 expect 'mlx5: the port is what the driver source says' "$tmp/out" \
     "set by flow label at connect \\(according to the driver's source"
 expect 'mlx5: a call changes the port, and LAG has ports of its own' "$tmp/out" \
-    '^ *a port changes in a connected QP \(mlx5dv\); RoCE LAG: .* physical port 2$'
+    '^ *a port changes in a connected QP \(mlx5dv\); with RoCE LAG, .* physical port 2$'
 info mlx5 --json
 expect 'mlx5: the same as JSON' "$tmp/out" \
     '"driver": "mlx5_core", .*"in a connected QP \(mlx5dv\)", "lag_port": 2'
@@ -73,7 +73,7 @@ with 2 'more uplinks than ports' 'UCX_MRAIL_SPINE_UPLINKS=65: expected 1 to 64' 
 with 2 'an index that is not a number' \
     'UCX_MRAIL_NIC_INDEX=1,b: expected -1, a number' UCX_MRAIL_NIC_INDEX=1,b
 with 2 'an address without an index' \
-    'soft0:1: port rules need a NIC index, and its address has none' \
+    'soft0:1: port rules need a NIC index, which its address does not provide' \
     UCX_MRAIL_UPLINKS=4 UCX_MRAIL_SUBNET_BITS=31
 with 2 'an index for another device only' \
     'soft0:1: UCX_MRAIL_NIC_INDEX has no number for this rail' \
@@ -81,9 +81,9 @@ with 2 'an index for another device only' \
 with 2 'a device that does not exist' \
     "UCX_MRAIL_DEVICES: there is no port 'soft9'" UCX_MRAIL_DEVICES=soft9
 with 2 'a GID index that does not exist' \
-    'soft0:1: UCX_MRAIL_GID_INDEX is not a routable RoCEv2 GID there' \
+    'soft0:1: UCX_MRAIL_GID_INDEX is not the index of a routable RoCEv2 GID' \
     UCX_MRAIL_GID_INDEX=200
-expect_run 'a job is told why it has no rail' 0 \
+expect_run 'a job reports why it has no rail' 0 \
     'no rail: soft0:1 \(port rules need a NIC index, .* will not use mrail' \
     "$soft" --session "$session" --rails 3 -- env UCX_MRAIL_UPLINKS=4 \
     UCX_MRAIL_SUBNET_BITS=31 "$build/mrail-run" -- true
@@ -95,6 +95,6 @@ with 0 'a rail without an index' \
 with 0 'an index by the name of the device' '^soft1:1 .* 6  -$' \
     UCX_MRAIL_UPLINKS=4 UCX_MRAIL_NIC_INDEX=soft2=7,soft1=6,soft0=5
 with 0 'more numbers than rails' \
-    'UCX_MRAIL_NIC_INDEX has 4 numbers for 3 rails: if a port is down' \
+    'UCX_MRAIL_NIC_INDEX has 4 numbers for 3 rails; if a port is down' \
     UCX_MRAIL_NIC_INDEX=1,6,7,8
 finish

@@ -185,7 +185,7 @@ static int measure(job_t *job)
     mrail_rails_now(rails);
     failed |= job_result((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
                              (rails[0].live_in == 0),
-                         "without load it is forgotten", "it is known");
+                         "without load it is unknown", "it is known");
     phase_set(job, PHASE_END);
     return failed;
 }

@@ -1,8 +1,7 @@
 /*
- * A process needs first lanes while further lanes have used up the QP budget.
- * If it sends to one peer over all its lanes without pause, it must still be
- * able to connect to other peers. The same must hold if its peer has no QPs
- * left and computes for a long time.
+ * A process can connect to new peers although further lanes to one busy peer
+ * use its whole QP budget. It can also connect if the busy peer has no QPs left
+ * and does not call the library for a long time.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -16,7 +15,7 @@
 #include <string.h>
 
 #define RANKS 5
-#define QPS 4 /* QPs of rank 0, which suffice for one per peer */
+#define QPS 4 /* QPs of rank 0, enough for one per peer */
 #define BYTES (1u << 20)
 #define DEPTH 8
 #define LIMIT_S 15

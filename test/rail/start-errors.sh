@@ -28,7 +28,7 @@ expect_run 'the limit is too small for the second rail' 3 \
     limited 600
 expect_run 'the limit is too small for the send buffers' 3 \
     'cannot register .* the locked-memory limit is 1700 kB' limited 1700
-expect_run 'an unknown device' 3 "there is no port 'nix'; devices here: soft0" \
+expect_run 'an unknown device' 3 "there is no port 'nix'; devices of this host: soft0" \
     env UCX_MRAIL_DEVICES=soft0,nix "$MRAIL_TEST_SOFT" \
     --session "$session" --rails 4 --node 0 -- "$build/rail_open"
 expect_run 'no device at all' 3 'no rail: there is no RDMA device' \

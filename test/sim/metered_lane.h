@@ -52,7 +52,7 @@ typedef struct metered_point {
     mrail_ns_t at_ns;
     double truth; /* rate of the lane in the last 10 us */
     double rate[METERED_WINDOWS];
-    double meter; /* estimate of mrail_tele_window_t, as in the data path */
+    double meter; /* estimate of mrail_tele_window_t, as in the engine */
 } metered_point_t;
 
 /* Returns the lane's share of the port at `now_ns`, and when that share

@@ -322,7 +322,7 @@ static void test_connecting_is_lazy(void **state)
     assert_int_equal(script.engine->num_qps, 0);
 }
 
-/* All peers get a message at once. Each must connect with one HELLO and one
+/* All peers get a message together. Each must connect with one HELLO and one
  * LANE_REQ, and only a limited number may connect at the same time. */
 static void test_connecting_is_paced(void **state)
 {
@@ -609,8 +609,8 @@ static void test_probing_peers_leave(void **state)
     assert_int_equal(script.engine->num_qps, (MANY - gone) * SCRIPT_RAILS);
 }
 
-/* The fault is at the other end, and affects many peers at once. The rail still
- * leads to all other peers. */
+/* The fault is at the other end, and affects many peers at the same time. The
+ * rail still leads to all other peers. */
 static void test_a_working_rail_has_no_outage(void **state)
 {
     const unsigned rail = 2;

@@ -170,7 +170,7 @@ static void test_inline_and_sge(void **state)
     assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), 0);
     net_expect(&w, b->rcq, 1, IBV_WC_SUCCESS);
     assert_int_equal(net_match(b->mem, 9, 6000), 6000);
-    /* Inline data needs no key, and its memory may be reused at once. */
+    /* Inline data needs no key, and its memory may be reused immediately. */
     sge[0] = (struct ibv_sge){(uintptr_t)text, sizeof(text), 0};
     wr.num_sge = 1;
     wr.send_flags = SIG | IBV_SEND_INLINE;
@@ -407,8 +407,8 @@ static void test_every_single_loss(void **state)
     }
 }
 
-/* The first request and a full batch are sent at once. Other requests may wait
- * for more to follow. */
+/* The first request and a full batch are sent immediately. Other requests may
+ * wait for more to follow. */
 static void test_urgent(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};

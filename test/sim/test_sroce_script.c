@@ -150,8 +150,8 @@ static void test_drop_acks_still_probes(void **state)
     fault_run_stop(&run);
 }
 
-/* A WRITE is acknowledged at once but becomes visible later. After the end of
- * `for`, it is visible at once. */
+/* A WRITE is acknowledged immediately but becomes visible later. After the end
+ * of `for`, it is visible immediately. */
 static void test_write_delay(void **state)
 {
     net_params_t params = lossless();
@@ -193,8 +193,8 @@ static void test_pause(void **state)
     takes += write_takes(&run, 0, 5000, IBV_WC_SUCCESS);
     assert_int_equal(net_wait(&run.w, run.w.side[0].scq).status,
                      IBV_WC_SUCCESS);
-    /* The WRITE waited at the paused port and continued at once when the pause
-     * ended. */
+    /* The WRITE waited at the paused port and continued immediately when the
+     * pause ended. */
     assert_int_equal(takes, 20 * MS + 10 * US);
     fault_run_until(&run, 30 * MS);
     takes = write_takes(&run, 0, 5000, IBV_WC_SUCCESS);

@@ -175,5 +175,5 @@ expect_run 'tasks without PMIx are refused' failure 'add --mpi=pmix' \
 expect_run '-np is refused under srun' failure 'already started the ranks' \
     step "$mrail" run --soft 2x2 -np 4 -- true
 expect_run 'an option of mpirun is refused under srun' failure \
-    'map-by: only mpirun' step "$mrail" run --soft 2x2 --map-by node -- true
+    'map-by cannot be used: it is an option of mpirun' step "$mrail" run --soft 2x2 --map-by node -- true
 finish

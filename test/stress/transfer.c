@@ -441,7 +441,7 @@ static int begin(transfer_t *t, op_t *op)
     ret = begin_rma(t, op);
     if (ret == -EINPROGRESS) {
         t->bytes += op->length;
-    } else if (ret >= 0) { /* complete at once, or buffered */
+    } else if (ret >= 0) { /* complete immediately, or buffered */
         on_complete(t, op, 0);
         t->bytes += op->length;
     } else {

@@ -9,7 +9,7 @@
  *   message sent afterwards, or behind a fence, arrives, the receiver already
  *   has these bytes.
  * - The result of a PUT or GET is never written again. The test overwrites the
- *   result at once with a fixed value, and checks that value at the end.
+ *   result immediately with a fixed value, and checks that value at the end.
  * - A released buffer is never read again. The test also overwrites the buffer,
  *   and the new bytes must appear nowhere.
  * - No other memory changes.

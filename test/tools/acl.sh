@@ -102,7 +102,7 @@ UCX_MRAIL_UPLINKS=0 refused 'UCX_MRAIL_UPLINKS=0' \
 
 # ---- Messages next to the rules ----
 
-prints 'no next hops' 0 'replace NEXT_HOP_1 to NEXT_HOP_4, which a switch' \
+prints 'no next hops' 0 'replace NEXT_HOP_1 to NEXT_HOP_4, which switches reject' \
     --dialect ios --uplinks 4
 makes placeholders --dialect ios --uplinks 4
 prints 'the check finds placeholders' 2 '4 rules without an uplink' \
@@ -156,7 +156,7 @@ fabric="--fabric $tmp/three.fabric"
         --dialect ios $fabric --switch l9
     refused 'a host' 'h1 is a host, not a switch' --dialect ios $fabric --switch h1
     refused 'a core' 'c1 has no uplinks' --dialect ios $fabric --switch c1
-    refused 'a fabric without a switch' 'go together' --dialect ios $fabric
+    refused 'a fabric without a switch' 'must be given together' --dialect ios $fabric
     refused 'a fabric with --uplinks' 'come from the fabric' --dialect ios $fabric \
         --switch l1 --uplinks 4
 }
@@ -167,9 +167,9 @@ link  l3 s[3-4] 1GB x2
 link  l4 s[3-4] 1GB x3
 END
 refused 'leaves with different numbers of uplinks below a spine' \
-    's3: leaves l3 and l4 below it have 4 and 6 uplinks' --dialect ios \
+    'below s3, the leaves l3 and l4 have 4 and 6 uplinks' --dialect ios \
     --fabric "$tmp/unequal.fabric" --switch s3
-refused 'stdin as both fabric and rule set' 'stdin can be only one file' --dialect ios \
+refused 'stdin as both fabric and rule set' 'only one of --fabric and --check can be' --dialect ios \
     --fabric - --switch l1 --check -
 echo 'host h[1-2]' >"$tmp/invalid.fabric"
 refused 'a fabric file with an error' 'invalid.fabric:[0-9]+: ' --dialect ios \
@@ -221,7 +221,7 @@ refused 'uplinks 257' 'a number from 1 to 256' --dialect ios --uplinks 257
 refused 'more uplinks than ports' 'a leaf segment has only 64 ports' \
     --dialect ios --uplinks 65 --leaf-uplinks 256
 refused 'an unknown dialect' 'junos' --dialect junos
-refused 'no dialect' 'no dialect: give --dialect NAME' --uplinks 4
+refused 'no dialect' 'dialect NAME is required' --uplinks 4
 refused 'more uplinks than marks' 'NVUE marks each uplink .* only 32 are free' \
     --dialect nvue --uplinks 33
 refused 'too few next hops' '2 next hops, but 4 uplinks' \
@@ -255,13 +255,13 @@ refused 'a malformed name' '1 to 9 letters' --dialect ios --name 'a b'
 refused 'an unknown failure mode' 'ignore' --dialect ios --on-failure ignore
 refused '--as-printed with another dialect' 'the ios dialect' \
     --dialect eos --as-printed
-refused 'too few uplink ports' '1 ports, but 2 uplinks' \
+refused 'too few uplink ports' 'lists 1 ports, but there are 2 uplinks' \
     --dialect linux --uplinks 2 --uplink-ports swp1
 refused 'VRFs without ports' '0 ports, 4 links to each leaf' \
     --dialect eos --spine-vrf --uplinks 4
 refused 'VRFs of an incomplete leaf' '3 ports, 2 links' \
     --dialect eos --spine-vrf --uplinks 2 --ports a,b,c
-refused 'two modes' 'choose one' --dialect eos --list --check x
+refused 'two modes' 'only one of --check' --dialect eos --list --check x
 refused '--json without a list or a check' 'requires --list or --check' \
     --dialect eos --json
 refused '--undo of a list' 'cannot be combined with' --list --undo

@@ -267,7 +267,7 @@ def test_limits():
 
 
 def test_vanishing(port):
-    """Files appear and vanish during scrapes, also in the middle of one."""
+    """Files appear and vanish during scrapes, even in the middle of one."""
     names = [PAGE_ANY % (9, i) for i in range(40)]
     source = [name for name in os.listdir(DIR) if not name.endswith(".calls")][0]
     stop = threading.Event()

@@ -48,7 +48,7 @@ expect 'four times the product of rate and time, by lane' "$tmp/out" \
     '^ +8 .* 250000$'
 expect 'the variables of the advice' "$tmp/out" '^  UCX_MRAIL_RMA_CHUNK_SIZE='
 lanes 'more lanes than there are' 0 --nodes 1000000 --slowdown 0.01
-expect 'port rules instead' "$tmp/out" '^A rail has at most 32 lanes: use port rules'
+expect 'port rules instead' "$tmp/out" '^A rail has at most 32 lanes; use port rules'
 expect_count 'no exact value for a million nodes' "$tmp/out" ' - +-$' 6
 lanes 'JSON' 0 --nodes 128 --json
 if command -v python3 >/dev/null 2>&1; then
@@ -71,6 +71,6 @@ fi
 refused 'one node' '--nodes 1: expected a number' --nodes 1
 refused 'no slowdown' '--slowdown 0' --slowdown 0
 refused 'no rate' '--rate fast: expected a rate' --rate fast --rtt 1us
-refused 'a rate alone' '--rate and --rtt: give both or neither' --rate 400Gb/s
+refused 'a rate alone' '--rate and --rtt must be given together' --rate 400Gb/s
 refused 'an operand' '' 8
 finish

@@ -116,12 +116,12 @@ if UCX_MRAIL_TIMEOUT=x run_built info --config >"$tmp/out" 2>&1; then
 else
     ok 'info --config refuses what the transport refuses'
 fi
-refused 'two reports at once' 'choose one' info --config --memory
+refused 'two reports at once' 'only one of --config' info --config --memory
 
-refused 'a value that is missing' '--rate needs a value: --rate LIST' run --rate
-refused 'a value that is missing before --' '--rate needs a value' \
+refused 'a value that is missing' '--rate requires a value: --rate LIST' run --rate
+refused 'a value that is missing before --' '--rate requires a value' \
     run --rate -- true
-refused 'a flag with a value' '--print takes no value' run --print=yes true
+refused 'a flag with a value' '--print does not have a value' run --print=yes true
 refused 'a number that is too large' 'expected a number from 1 to 1000000' \
     run -np 1000001 true
 refused 'a strange time' 'expected a time from 0.1 to 3600 seconds' \

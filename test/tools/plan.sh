@@ -85,7 +85,7 @@ says 'the table: number of pieces' '^pieces +[0-9]+ of 16 demands$'
 says 'the table: planning time' '^planning +[0-9.]+ [mu]?s, [0-9]+ iterations and [0-9]+ for'
 says 'the table: a link with bars' \
     '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12}$'
-says 'the table: a hint that there are more links' '^[0-9]+ more links carry bytes: --links$'
+says 'the table: a hint that there are more links' '^[0-9]+ more links carry bytes; --links shows all$'
 plans 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --links
 expect_none 'the table: no hint if all links are shown' "$tmp/out" 'more links carry'
@@ -159,8 +159,8 @@ done
 says 'the comparison: a bound has no relayed bytes' \
     '^SABRE \(bound\) +[0-9.]+ ms +-?[0-9.]+ % +-$'
 says 'the comparison: the pairwise exchange has seven rounds' '^pairwise .* 7$'
-plans 'the comparison: an arm that is not served' 0 \
-    '^RailS +not served:  the nodes are in several leaf groups' \
+plans 'the comparison: a method that is not supported' 0 \
+    '^RailS +not supported:  the nodes are in several leaf groups' \
     --topo "$tmp/groups" --pattern zipf --compare
 plans 'no comparison without the option' 0 '^congestion ' \
     --topo "$tmp/mesh" --demand "$tmp/hot"
@@ -283,9 +283,9 @@ if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
     grep -v 'name="mlx5' "$here/node.xml" >"$tmp/no-nic.xml"
     HWLOC_XMLFILE=$tmp/no-nic.xml
     plans 'this node without an RDMA device' 1 \
-        'plan: --topo this: this machine has no RDMA device: give --topo FILE' \
+        'plan: --topo this: this machine has no RDMA device; give --topo FILE' \
         --topo this --pattern uniform
-elif grep -q 'built without hwloc' "$tmp/out"; then
+elif grep -q 'requires a build with hwloc' "$tmp/out"; then
     skip 'this node' 'built without hwloc'
 else
     not_ok 'this node: the plan is computed' 'none' "$tmp/out"
@@ -313,14 +313,14 @@ refused()
 }
 
 mesh=$tmp/mesh
-refused 'no topology' 'no topology: give' --pattern uniform
-refused 'no demands' 'no demands: give' --topo "$mesh"
-refused 'two demands' 'two sources of demands: give' --topo "$mesh" \
+refused 'no topology' 'the topology is missing; give' --pattern uniform
+refused 'no demands' 'the demands are missing; give' --topo "$mesh"
+refused 'two demands' 'there are two sources of demands; give' --topo "$mesh" \
     --demand "$tmp/hot" --pattern uniform
-refused 'stdin twice' 'stdin can be only one file' --topo - --demand -
+refused 'stdin twice' 'only one of --topo and --demand can' --topo - --demand -
 refused 'an unknown option' "unknown option '--fast'" --fast
 refused 'a stray word' "unknown argument 'fast'" --topo "$mesh" fast
-refused 'an option without its value' '--svg needs a value' --svg
+refused 'an option without its value' '--svg requires a value' --svg
 refused 'no such topology' '.*/none: No such file' --topo "$tmp/none" \
     --pattern uniform
 refused 'a folder' '.*: Is a directory' --topo "$tmp" --pattern uniform
@@ -368,12 +368,12 @@ END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
     >"$tmp/apart"
 printf 'nodes 2\nrails 1\nranks * 1 multi-rail\n' >"$tmp/dead"
-plans 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
+plans 'nothing is up' 1 '^mrail plan: .*/dead: all rails are down, and there are' \
     --topo "$tmp/dead" --pattern uniform
 plans 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform
 printf '# one that is not it\n1 0 0\n\n0-1 0,1 4k # this\n0 1 1m\n' >"$tmp/far"
 plans 'no path: the message names the line of the file' 1 \
-    '^mrail plan: .*/far:4: demand 0, rank 0 to rank 1, 1052672 bytes: no rail' \
+    '^mrail plan: .*/far:4: demand 0, rank 0 to rank 1, 1052672 bytes: the two ranks cannot reach a rail' \
     --topo "$tmp/apart" --demand "$tmp/far"
 finish

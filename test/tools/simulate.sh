@@ -145,23 +145,23 @@ simulate 'no path is left' 1 "$tmp/own.fabric" --method ecmp --size 1g \
 expect 'no path: the sentence' "$tmp/err" \
     '^mrail simulate: ecmp: a message has no path'
 
-refused 'no fabric' 'no fabric: give a file'
+refused 'no fabric' 'the fabric is missing; give a file'
 refused 'an unknown fabric' "there is no file 'nowhere'" nowhere
-refused 'two fabrics' 'two fabrics' ctccl paralet-128
+refused 'two fabrics' "'ctccl' and 'paralet-128' are two fabrics" ctccl paralet-128
 printf 'host a b\nleaf l m\nlink a l 1MB\nlink b m 1MB\nlink l m 1MB\n' \
     >"$tmp/loop.fabric"
 refused 'a loop' '.*loop.fabric:5: .* other links would form loops' "$tmp/loop.fabric"
 own=$tmp/own.fabric
 refused 'an unknown pattern' "--pattern: 'star' is not a pattern" "$own" --pattern star
 refused 'an unknown method' "--method: 'magic' is not a method" "$own" --method magic
-refused 'a method twice' "--method: 'dnlb' twice" "$own" --method dnlb,dnlb
+refused 'a method twice' "--method: 'dnlb' may appear only once" "$own" --method dnlb,dnlb
 refused 'no lanes' "--lanes: '0'" "$own" --lanes 0
 refused 'too many lanes' "--lanes: '65'" "$own" --lanes 65
 refused 'starts over too long a time' '--stagger 2s: expected a time from 0s to 1s' \
     "$own" --stagger 2s
 refused 'no timer of a failed path' '--retry 0s: expected a time from 1e-06s' \
     "$own" --retry 0s
-refused 'nothing to send' '--size 0: ' "$own" --size 0
+refused 'nothing to send' '--size must be above 0' "$own" --size 0
 refused 'a link that is not there' '--fail a:1@1s: there is no uplink 1' \
     "$own" --fail a:1@1s
 refused 'a link without a time' '--fail a/0: expected' "$own" --fail a/0
@@ -174,10 +174,10 @@ refused 'a rank that is not there' '.*beyond:2: ' "$own" --demand "$tmp/beyond"
 refused 'an unknown demand pattern' "--demand-pattern: 'star' is not a pattern" \
     "$own" --demand-pattern star
 printf '0 1 1m\n' >"$tmp/inside"
-refused 'no demand between hosts' '.*inside: no demand leaves its host' \
+refused 'no demand between hosts' '.*inside: all demands are within a host' \
     "$tmp/rails" --demand "$tmp/inside"
-refused 'two files from stdin' 'stdin can be only one file' - --demand -
+refused 'two files from stdin' 'only one of the fabric and --demand can' - --demand -
 printf 'host a b\nleaf l\nlink a l 1MB\n' >"$tmp/unlinked"
 refused 'a host without a rail' ".*unlinked:1: .*'b'" "$tmp/unlinked"
-refused 'an empty list' 'an empty list of methods' "$own" --method ,
+refused 'an empty list' 'the list of methods is empty' "$own" --method ,
 finish

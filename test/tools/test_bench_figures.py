@@ -1,4 +1,4 @@
-"""Tests of contrib/bench_tools: statistics, figures and output parsers.
+"""Tests contrib/bench_tools: statistics, figures and output parsers.
 
     python3 test/tools/test_bench_figures.py [CLASS.test_NAME ...]
 

@@ -1,4 +1,4 @@
-"""Tests of contrib/bench_tools: the area paths.
+"""Tests contrib/bench_tools: the area paths.
 
     python3 test/tools/test_bench_paths.py [CLASS.test_NAME ...]
 

@@ -1,4 +1,4 @@
-/* Tests of src/tools/demand.c, the demands of the alltoallv benchmark. */
+/* Tests src/tools/demand.c, the demands of the alltoallv benchmark. */
 #include "config.h"
 
 #include <setjmp.h>

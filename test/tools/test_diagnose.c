@@ -1,5 +1,5 @@
 /*
- * Tests of the findings of mrail diagnose: snapshots with one fault each, and
+ * Tests the findings of mrail diagnose: snapshots with one fault each, and
  * snapshots without a fault that look suspicious.
  */
 #include "config.h"

@@ -1,4 +1,4 @@
-/* Tests of mrail exporter (src/tools/exporter_*.c): the text of a scrape, and
+/* Tests mrail exporter (src/tools/exporter_*.c): the text of a scrape, and
  * the choice of processes, from artificial telemetry pages. */
 #include "config.h"
 
@@ -300,7 +300,7 @@ static void test_ended(void **state)
     has(text, "mrail_process_up{mpi_job=\"job0\",rank=\"1\",pid=\"101\"} 0");
     has(text, "mrail_lane_failovers_total{mpi_job=\"job0\",rank=\"1\","
               "pid=\"101\"} 8");
-    /* It has no rails any more, so their state would be misleading. */
+    /* It no longer has rails, so their state would be misleading. */
     lacks(text, "mrail_rail_up{mpi_job=\"job0\",rank=\"1\"");
     lacks(text, "rank=\"2\",pid=\"102\"");
     has(text, "mrail_exporter_left_out_processes{reason=\"ended\"} 1");

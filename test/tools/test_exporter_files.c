@@ -1,4 +1,4 @@
-/* Tests of mrail exporter with files of any content, and of its address
+/* Tests mrail exporter with files of any content, and its address
  * (src/tools/exporter_scrape.c and exporter_listen.c). */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* Tests of src/base/json.c, which writes the JSON of `mrail`. cJSON parses the
+/* Tests src/base/json.c, which writes the JSON of `mrail`. cJSON parses the
  * results. */
 #include "config.h"
 

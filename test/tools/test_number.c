@@ -1,4 +1,4 @@
-/* Tests of src/base/number.c, which parses numbers as users write them, and of
+/* Tests src/base/number.c, which parses numbers as users write them, and
  * src/base/launch.h, which finds a rank's place from the launcher's
  * variables. */
 #include "config.h"

@@ -1,4 +1,4 @@
-/* Tests of src/tools/tool.c (paths of the installation) and
+/* Tests src/tools/tool.c (paths of the installation) and
  * src/tools/mpirun_cmd.c (the command of `mrail run`). */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* Tests of mrail top (src/tools/top_rows.c and top_table.c): rows and screens
+/* Tests mrail top (src/tools/top_rows.c and top_table.c): rows and screens
  * made from artificial telemetry pages. */
 #include "config.h"
 
@@ -195,8 +195,8 @@ static void test_table(void **state)
 
     top_table(stream, &f->before, &f->now, &filter, TOP_BY_RANK);
     fclose(stream);
-    assert_non_null(strstr(text, "job job0\nWHO "));
-    assert_non_null(strstr(text, "\n\njob job1\nWHO "));
+    assert_non_null(strstr(text, "job job0\nPROCESS "));
+    assert_non_null(strstr(text, "\n\njob job1\nPROCESS "));
     assert_non_null(strstr(text, "rank 2 "));
     assert_non_null(strstr(text, "  ended\n"));
     assert_null(strstr(text, "rank 1 "));
@@ -218,13 +218,13 @@ static void test_lanes(void **state)
     assert_string_equal(
         text,
         "job job0\n"
-        "WHO             PID PEER             LANE RAIL         SPORT MOVES     "
+        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES     "
         "MB/S       OUT  STATE\n"
         "rank 1          101 0000000000000001    1 mlx5_1:1     50001     7     "
         " 0.0         4  \n"
         "\n"
         "job job1\n"
-        "WHO             PID PEER             LANE RAIL         SPORT MOVES     "
+        "PROCESS         PID PEER             LANE RAIL         SPORT MOVES     "
         "MB/S       OUT  STATE\n"
         "rank 1          104 0000000000000001    1 mlx5_1:1     50004     7     "
         " 0.0         1  \n"

@@ -1,4 +1,4 @@
-/* Tests of mrail trace (src/tools/trace_table.c and trace_show.c): figures of
+/* Tests mrail trace (src/tools/trace_table.c and trace_show.c): figures of
  * lanes and lines of output, from records that the test sets. */
 #include "config.h"
 #include "base/rng.h"

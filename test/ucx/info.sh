@@ -113,7 +113,7 @@ expect_count 'addresses without a NIC index: one line gives the reason' \
 
 UCX_TLS=mrail,self UCX_NET_DEVICES=mlx5_0:1 info "$tmp/net" -d -t mrail
 expect_count 'UCX_NET_DEVICES that excludes the device is reported once' \
-    "$tmp/net" 'UCX_NET_DEVICES=mlx5_0:1 leaves its device out' 1
+    "$tmp/net" 'UCX_NET_DEVICES=mlx5_0:1 excludes its device' 1
 UCX_TLS=mrail,self UCX_NET_DEVICES=lo,mrail:1 info "$tmp/net2" -d -t mrail
 expect_none 'UCX_NET_DEVICES that names the device causes no message' "$tmp/net2" 'leaves its'
 UCX_TLS=tcp,self UCX_NET_DEVICES=lo info "$tmp/net3" -d -t mrail

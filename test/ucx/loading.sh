@@ -36,7 +36,7 @@ on_rails 1 2 0 sh -c '
 expect_count 'two copies in a process: one transport' "$tmp/log" \
     'Transport: mrail$' 1
 
-# ---- any program: UCX's own list of folders ----
+# ---- any program: UCX's own list of directories ----
 
 if "$ucx_info" -c -f | grep -q '^UCX_PLUGIN_PATH='; then
     on_rails 1 2 0 env UCX_PLUGIN_PATH="$libs" UCX_TLS=mrail,self \
@@ -104,7 +104,7 @@ expect_none 'without UCX_TLS, the hook prints nothing' "$tmp/log" 'mrail: '
 
 job "$tmp/log" -x UCX_TLS=mrail,self -x UCX_NET_DEVICES=eth77
 expect_count 'UCX_NET_DEVICES: reported once per node' "$tmp/log" \
-    'UCX_NET_DEVICES=eth77 leaves its device out' 1
+    'UCX_NET_DEVICES=eth77 excludes its device' 1
 
 # ---- a lost peer ends the job ----
 
@@ -124,7 +124,7 @@ start=$(date +%s)
 wait $job
 took=$(($(date +%s) - start))
 expect 'all rails down: one message says why the job ends' "$tmp/log" \
-    'mrail: rank [01] on .* permanently lost a peer .*, peer [0-9a-f]* at 127[0-9.]*: soft[01]:1 \([a-z ]*\), soft[01]:1 \([a-z ]*\); the job ends'
+    'mrail: rank [01] on .* permanently lost a peer .*, peer [0-9a-f]* at 127[0-9.]*: soft[01]:1 \([a-z ]*\), soft[01]:1 \([a-z ]*\); the job aborts'
 expect 'all rails down: the message names the cause' "$tmp/log" \
     'permanently lost a peer .*soft[01]:1 \((port down|requests failed)\)'
 expect_none 'all rails down: no rail is reported as unused' \

@@ -63,7 +63,7 @@ void done_init(done_t *done, int count);
 #define RETRY(_status, _operation)                                             \
     PROGRESS_UNTIL(((_status) = (_operation)) != UCS_ERR_NO_RESOURCE)
 
-/* Sets `done` when an operation has ended, either at once or with its
+/* Sets `done` when an operation has ended, either immediately or with its
  * completion. */
 void finish(ucs_status_t status, done_t *done);
 void flush_ep(void);

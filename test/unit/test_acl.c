@@ -1,4 +1,4 @@
-/* Tests of switch rules: the texts that src/fabric/acl.h writes, and refused
+/* Tests switch rules: the texts that src/fabric/acl.h writes, and refused
  * options. */
 #include "config.h"
 #include "acl_texts.h"
@@ -136,7 +136,7 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
         /* only NVUE has fewer marks than a switch can have uplinks */
         assert_int_equal(dialect, MRAIL_ACL_NVUE);
         assert_true(acl->num_uplinks > 31);
-        acl_test_has(why, "NVUE marks each uplink with a DSCP");
+        acl_test_has(why, "NVUE marks each uplink with its own DSCP");
         return;
     }
     text = acl_test_text(acl, dialect);
@@ -477,7 +477,7 @@ static void test_refused_numbers(void **state)
     refused(&acl, "a leaf segment has only 163 ports");
     acl = acl_test_options(8);
     acl.dscp = 64;
-    refused(&acl, "DSCP 64: must be a number from 0 to 63");
+    refused(&acl, "DSCP 64 is not a number from 0 to 63");
 }
 
 static void test_refused_names(void **state)

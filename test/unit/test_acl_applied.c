@@ -1,4 +1,4 @@
-/* Tests of mrail_acl_check() with rules that do not apply to all packets: by
+/* Tests mrail_acl_check() with rules that do not apply to all packets: by
  * their sources, by entries before them, or by the ports of the switch. */
 #include "config.h"
 #include "acl_texts.h"
@@ -20,7 +20,7 @@ static void test_one_source(void **state)
     static const acl_test_edit_t edits[] = {
         {MRAIL_ACL_IOS, "udp any range 57344",
          "udp 10.0.0.0 0.0.0.255 range 57344",
-         "the source is 10.0.0.0 0.0.0.255, but that of the rule in line"},
+         "the source is 10.0.0.0 0.0.0.255, but the rule in line"},
         {MRAIL_ACL_EOS, "udp any range 57344", "udp host 10.0.0.1 range 57344",
          "the source is host 10.0.0.1, but"},
         {MRAIL_ACL_SONIC, "\"L4_SRC_PORT_RANGE\": \"57344",
@@ -150,8 +150,10 @@ static void test_exempt_ports_nvue(void **state)
         {MRAIL_ACL_NVUE, NULL,
          MATCH(
              "udf",
-             "source-port 60000") "nv set acl udf rule 100 action police mode packet\n"
-                                  "nv set acl udf rule 100 action police rate 100\n",
+             "source-port 60000") "nv set acl udf rule 100 action police mode "
+                                  "packet\n"
+                                  "nv set acl udf rule 100 action police rate "
+                                  "100\n",
          ": ports 60000 to 60000 are exempt\n"},
         {MRAIL_ACL_NVUE, NULL, MATCH("udf", "dest-port 22") DENY("udf"), NULL},
         {MRAIL_ACL_NVUE, NULL,

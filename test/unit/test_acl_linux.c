@@ -1,4 +1,4 @@
-/* Tests of mrail_acl_check() with Linux routers: statements of nft and routing
+/* Tests mrail_acl_check() with Linux routers: statements of nft and routing
  * rules that match packets before the rules of the uplinks do. */
 #include "config.h"
 #include "acl_texts.h"
@@ -16,7 +16,7 @@
 
 /* ---- The chain of the marks ---- */
 
-/* Statements of nft that match ports before the rules do, or change the mark
+/* nft statements that match ports before the rules do, or change the mark
  * afterwards. */
 static void test_exempt_ports_linux(void **state)
 {

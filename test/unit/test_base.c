@@ -1,4 +1,4 @@
-/* Tests of src/base: sequence arithmetic, codec, pool and random numbers. */
+/* Tests src/base: sequence arithmetic, codec, pool and random numbers. */
 #include "config.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /*
- * Tests of the file of MPI calls. Readers must get consistent counts and times,
+ * Tests the file of MPI calls. Readers must get consistent counts and times,
  * even from a killed process. No content of the file may harm the readers.
  */
 #include "config.h"

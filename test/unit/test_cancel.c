@@ -241,7 +241,7 @@ static void test_lost_device(void **state)
 }
 
 /* A buffered PUT has already completed for the caller, because the engine owns
- * the copy. The flush therefore ends at once. */
+ * the copy. The flush therefore ends immediately. */
 static void test_buffered(void **state)
 {
     assert_int_equal(mrail_ep_put_bcopy(ep, pack, NULL, 0x5000, rkey), SMALL);

@@ -1,5 +1,5 @@
 /*
- * Tests of the live bandwidth of a rail: the estimate for values that the test
+ * Tests the live bandwidth of a rail: the estimate for values that the test
  * sets, and flows over a link in virtual time. The test chooses the rate, the
  * peers and the polls.
  */

@@ -1,4 +1,4 @@
-/* Tests of decisions that all ranks of a planned exchange must make
+/* Tests decisions that all ranks of a planned exchange must make
  * identically: agreement rounds, topology, and the path of each byte. */
 #include "config.h"
 #include "mpi/coll/mode.h"

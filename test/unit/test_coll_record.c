@@ -1,4 +1,4 @@
-/* Tests of agreement records: every record that a rank writes can be read, and
+/* Tests agreement records: every record that a rank writes can be read, and
  * all others are refused. */
 #include "config.h"
 #include "mpi/coll/record.h"

@@ -1,5 +1,5 @@
 /*
- * Tests of lane windows: growth, credits that idle lanes return (RECALL,
+ * Tests lane windows: growth, credits that idle lanes return (RECALL,
  * RETURN), and shared receive queues that are too small for all lanes.
  */
 #include "config.h"

@@ -1,5 +1,5 @@
 /*
- * Tests of control messages on a rail without a free send buffer. The engine
+ * Tests control messages on a rail without a free send buffer. The engine
  * sends them later or over another rail. Until then, they must count neither as
  * tries nor as lost probes.
  */
@@ -78,7 +78,7 @@ static mrail_health_state_t health(unsigned peer_index, unsigned slot)
 
 /* ---- many peers ---- */
 
-/* Makes each peer reply at once to all messages since the last call. */
+/* Makes each peer reply immediately to all messages since the last call. */
 static unsigned answer(unsigned *seen)
 {
     unsigned count = 0;
@@ -96,9 +96,9 @@ static unsigned answer(unsigned *seen)
     return count;
 }
 
-/* A pause of the process makes all lanes suspect at once, but the device sends
- * only two datagrams per rail and round. A probe that has not been sent yet
- * must not count against its path. */
+/* A pause of the process makes all lanes suspect at the same time, but the
+ * device sends only two datagrams per rail and round. A probe that has not been
+ * sent yet must not count against its path. */
 static void test_slow_device_retires_no_path(void **state)
 {
     unsigned seen, answered = 0;
@@ -128,9 +128,9 @@ static void test_slow_device_retires_no_path(void **state)
     send_all();
 }
 
-/* A fast device frees its send buffers at once, so no probe has to wait. When
- * the first lane of a peer becomes suspect, the engine also probes the peer's
- * other lanes, for comparison. */
+/* A fast device frees its send buffers immediately, so no probe has to wait.
+ * When the first lane of a peer becomes suspect, the engine also probes the
+ * peer's other lanes, for comparison. */
 static void test_quick_device_sends_all(void **state)
 {
     unsigned seen;

@@ -1,4 +1,4 @@
-/* Tests of the data-path lock: with the biased thread alone, with a thread that
+/* Tests the data-path lock: with the biased thread alone, with a thread that
  * borrows the lock, and with a second caller that shares it. Every holder
  * increments a counter that is not atomic, so a lost update reveals a failure
  * of mutual exclusion. */

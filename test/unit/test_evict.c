@@ -1,4 +1,4 @@
-/* Tests of the eviction of lanes, step by step. */
+/* Tests the eviction of lanes, step by step. */
 #include "config.h"
 #include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
@@ -94,8 +94,8 @@ static void test_batch_keeps_lane(void **state)
     }
 }
 
-/* The peer keeps the lane, and requests its eviction before the data path has
- * run. Because the lane has been in use, it must stay. */
+/* The peer keeps the lane, and requests its eviction before the progress thread
+ * has run. Because the lane has been in use, it must stay. */
 static void test_restored_and_requested(void **state)
 {
     mrail_lane_t *lane;

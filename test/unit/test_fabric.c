@@ -1,4 +1,4 @@
-/* Tests of fabrics as text (src/fabric/fabric*.c): accepted and refused text,
+/* Tests fabrics as text (src/fabric/fabric*.c): accepted and refused text,
  * and failing allocations. */
 #include "config.h"
 #include "fabric/fabric.h"
@@ -209,35 +209,40 @@ static void test_refusals(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"", "t:1: no fabric: a fabric needs at least one host, one leaf and a "
-             "link between them"},
-        {"router r1\n", "t:1: 'router' is not a statement: host, leaf, spine, "
-                        "core, link or address"},
+        {"",
+         "t:1: a fabric needs at least one host, one leaf and a link between "
+         "them"},
+        {"router r1\n",
+         "t:1: 'router' is not a statement; expected host, leaf, spine, core, "
+         "link or address"},
         {"host\n", "t:1: too few words: host NAMES"},
-        {"host 1h\n", "t:1: '1h' is not a name: "},
-        {"host h[1-2\n", "t:1: 'h[1-2' is not a list: "},
-        {"host h[2-1]\n", "t:1: '2-1' in brackets is not a range: "},
-        {"host h[1-9000]\n", "t:1: '1-9000' in brackets is not a range: "},
-        {"host h[]\n", "t:1: 'h[]' is not a list: "},
-        {"host h[1]x\n", "t:1: 'h[1]x' is not a list: "},
-        {"host h[1-8000]\nhost i[1-8000]\n", "t:2: more than 8192 nodes"},
+        {"host 1h\n", "t:1: '1h' is not a name; "},
+        {"host h[1-2\n", "t:1: 'h[1-2' is not a list; "},
+        {"host h[2-1]\n", "t:1: '2-1' in brackets is not a range; "},
+        {"host h[1-9000]\n", "t:1: '1-9000' in brackets is not a range; "},
+        {"host h[]\n", "t:1: 'h[]' is not a list; "},
+        {"host h[1]x\n", "t:1: 'h[1]x' is not a list; "},
+        {"host h[1-8000]\nhost i[1-8000]\n",
+         "t:2: a fabric can have at most 8192 nodes"},
         {"host a234567890123456789012345678901x\n",
          "t:1: 'a234567890123456789012345678901x' is too long: "},
         {"host h\n\nleaf h\n", "t:3: 'h' is already a host, by line 1"},
-        {HEAD "link h1 l9 1MB\n", "t:4: there is no node 'l9': "},
-        {HEAD "link h1 l1 1\n", "t:4: '1' is not a link rate: "},
-        {HEAD "link h1 l1 1MB x0\n", "t:4: 'x0' is not a link option: "},
-        {HEAD "link h1 l1 1MB twice\n", "t:4: 'twice' is not a link option: "},
+        {HEAD "link h1 l9 1MB\n", "t:4: there is no node 'l9'; "},
+        {HEAD "link h1 l1 1\n", "t:4: '1' is not a link rate; "},
+        {HEAD "link h1 l1 1MB x0\n", "t:4: 'x0' is not a link option; "},
+        {HEAD "link h1 l1 1MB twice\n", "t:4: 'twice' is not a link option; "},
         {HEAD "link h[1-2] l[1-2],s1 1MB block\n",
-         "t:4: 2 nodes in blocks over 3 nodes: "},
+         "t:4: cannot divide 2 nodes into blocks over 3 nodes; "},
         /* Loops */
         {HEAD EDGE "link l1 l2 1MB\n",
-         "t:6: a link from leaf 'l1' to leaf 'l2': a link goes one tier up"},
+         "t:6: a link cannot lead from leaf 'l1' to leaf 'l2'; links go one "
+         "tier up"},
         {HEAD EDGE "link s1 s2 1MB\n",
-         "t:6: a link from spine 's1' to spine 's2': "},
+         "t:6: a link cannot lead from spine 's1' to spine 's2'; "},
         {HEAD EDGE "link h1 s1 1MB\n",
-         "t:6: a link from host 'h1' to spine 's1': "},
-        {HEAD "link l1 h1 1MB\n", "t:4: a link from leaf 'l1' to host 'h1': "},
+         "t:6: a link cannot lead from host 'h1' to spine 's1'; "},
+        {HEAD "link l1 h1 1MB\n",
+         "t:4: a link cannot lead from leaf 'l1' to host 'h1'; "},
         /* missing links */
         {HEAD "link h1 l1 1MB\nlink l1,l2 s1,s2 1MB\n",
          "t:1: host 'h2' has no link to a leaf"},
@@ -250,7 +255,8 @@ static void test_refusals(void **state)
          "other uplinks: a link is missing"},
         /* Addresses */
         {HEAD "address h1 l1 10.0.0.2\n",
-         "t:4: there is no link from 'h1' to 'l1': its line must come first"},
+         "t:4: there is no link from 'h1' to 'l1': the 'link' line must "
+         "precede"},
         {HEAD EDGE "address h1 l1 10.0.0\n",
          "t:6: '10.0.0' is not an IPv4 address"},
         {HEAD EDGE "address h1 l1 127.0.0.2\n",
@@ -265,11 +271,11 @@ static void test_refusals(void **state)
          "t:7: leaf 'l1' also has this /24 subnet"},
         {HEAD "link h1,h2 l1 1MB\naddress h1 l1 10.5.0.2\n"
               "address h2 l1 10.6.0.2\n",
-         "t:6: leaf 'l1' has addresses of two subnets: "},
+         "t:6: leaf 'l1' has addresses in two subnets; "},
         {HEAD EDGE "address h2 l2 10.0.0.9\n",
-         "t:2: leaf 'l1' would have the subnet of 'l2': "},
+         "t:2: the default subnet of leaf 'l1' is already used by 'l2'; "},
         {"host h[1-251]\nleaf l\nlink h[1-251] l 1MB\n",
-         "t:2: leaf 'l' has 251 NICs: at most 250"},
+         "t:2: leaf 'l' has 251 NICs; at most 250"},
         {HEAD EDGE "link l1 s1 1MB x200\nlink l1 s1 1MB x57\n",
          "t:7: 'l1' has more than 256 links to the tier above"},
     };

@@ -1,6 +1,6 @@
 /*
  * Tests the handling of a failed lane's work. The completion callbacks of its
- * chunks run without a lock, so the peer may leave in the meantime.
+ * chunks run without a lock, so the peer may leave meanwhile.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -486,8 +486,8 @@ static void test_refused_message_fails_the_peer(void **state)
 
 /* ---- the peer leaves ---- */
 
-/* The control thread has processed the peer's BYE. The data path has not run
- * since, because it was waiting for the lock. */
+/* The control thread has processed the peer's BYE. The progress thread has not
+ * run since, because it was waiting for the lock. */
 static void leave_unseen(void)
 {
     bye(0);

@@ -1,4 +1,4 @@
-/* Tests of throttling on rails: periods, and the shares compared with the
+/* Tests throttling on rails: periods, and the shares compared with the
  * optimum. */
 #include "config.h"
 #include "rail/proto/fair_share.h"

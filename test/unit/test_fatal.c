@@ -220,7 +220,7 @@ static void test_not_requested_again(void **state)
     end();
 }
 
-/* When the last lane is lost, operations in flight must fail at once. */
+/* When the last lane is lost, operations in flight must fail immediately. */
 static void test_last_one(void **state)
 {
     mrail_peer_t *peer = busy();

@@ -1,4 +1,4 @@
-/* Tests of fault scripts: accepted and refused text, and the timeline. */
+/* Tests fault scripts: accepted and refused text, and the timeline. */
 #include "config.h"
 #include "softroce/fault/timeline.h"
 
@@ -149,8 +149,8 @@ static const struct {
     const char *text;
     const char *why; /* start of the message */
 } bad[] = {
-    {"at", "t:1: the line ends where a time (10ms), 'packet N'"},
-    {"at 1ms", "t:1: the line ends where an action"},
+    {"at", "t:1: the line ends, but a time (10ms), 'packet N'"},
+    {"at 1ms", "t:1: the line ends, but an action"},
     {"\n\nat 5 down", "t:3: '5' is not a time such as 10ms"},
     {"at soon down", "t:1: 'soon' is not a time"},
     {"at -1ms down", "t:1: '-1ms' is not a time"},
@@ -168,15 +168,15 @@ static const struct {
     {"at packet 0 down", "t:1: '0' is not a number from 1"},
     {"at packet 99999999999999999999 down", "t:1: '99999999999999999999' is "
                                             "too large for a number"},
-    {"at packet", "t:1: the line ends where a time"},
+    {"at packet", "t:1: the line ends, but a time"},
     {"at byte 5x down", "t:1: '5x' is not a number of bytes"},
     {"at byte 99999999999G down", "t:1: '99999999999G' is too large"},
     {"at 1ms for down", "t:1: 'down' is not a time"},
-    {"at 1ms for", "t:1: the line ends where a time after 'for'"},
+    {"at 1ms for", "t:1: the line ends, but a time after 'for'"},
     {"at 1ms for 0s down", "t:1: 'for' requires a time above zero"},
-    {"at 1ms for 1ms for 1ms down", "t:1: 'for' appears twice"},
-    {"at 1ms for 2ms clear", "t:1: 'clear' cannot be undone"},
-    {"at 1ms for 2ms qp_error", "t:1: 'qp_error' cannot be undone"},
+    {"at 1ms for 1ms for 1ms down", "t:1: 'for' may appear only once"},
+    {"at 1ms for 2ms clear", "t:1: 'clear' has no duration"},
+    {"at 1ms for 2ms qp_error", "t:1: 'qp_error' has no duration"},
     {"at 1ms every 0ms down",
      "t:1: 'every' requires a period of at least 10us"},
     {"at 1ms every 9us down",
@@ -191,50 +191,52 @@ static const struct {
     {"at 1ms node ,1 down", "t:1: ',1' is not a node"},
     {"at 1ms rail 1,,2 down", "t:1: '1,,2' is not a rail"},
     {"at 1ms rail 256 down", "t:1: '256' in '256' is not a number from 0"},
-    {"at 1ms rail 1 rail 2 down", "t:1: 'rail' appears twice"},
-    {"at 1ms rail", "t:1: the line ends where a rail"},
+    {"at 1ms rail 1 rail 2 down", "t:1: 'rail' may appear only once"},
+    {"at 1ms rail", "t:1: the line ends, but a rail"},
     {"at 1ms sideways",
      "t:1: 'sideways' is not an action: down, up, drop, "
      "blackhole, pause, delay, duplicate, reorder, "
      "corrupt, rate, drop_acks, write_delay, qp_error, clear"},
-    {"at 1ms down now", "t:1: 'now' is one word too many: down"},
-    {"at 1ms drop", "t:1: 'drop' requires a value: drop P"},
+    {"at 1ms down now", "t:1: unexpected word 'now'; the syntax is 'down'"},
+    {"at 1ms drop", "t:1: 'drop' requires a value; the syntax is 'drop P'"},
     {"at 1ms drop 1.5", "t:1: '1.5' is too large for a probability"},
     {"at 1ms drop 101%", "t:1: '101%' is too large for a probability"},
     {"at 1ms drop 0.0000001", "t:1: '0.0000001' is too fine for a prob"},
     {"at 1ms drop 1ms", "t:1: '1ms' is not a probability"},
     {"at 1ms drop nan", "t:1: 'nan' is not a probability"},
     {"at 1ms drop 1e-3", "t:1: '1e-3' is not a probability"},
-    {"at 1ms blackhole", "t:1: 'blackhole' requires a value: blackhole tx|rx"},
-    {"at 1ms blackhole up", "t:1: 'up' is not tx, rx or both"},
+    {"at 1ms blackhole",
+     "t:1: 'blackhole' requires a value; the syntax is 'blackhole tx|rx"},
+    {"at 1ms blackhole up", "t:1: 'up' is invalid; expected tx, rx or both"},
     {"at 1ms delay 11s", "t:1: '11s' is too large for a time"},
     {"at 1ms delay 0.5us", "t:1: '0.5us' is too fine for a time"},
-    {"at 1ms reorder 1% 1ms 3", "t:1: '3' is one word too many: reorder P"},
+    {"at 1ms reorder 1% 1ms 3",
+     "t:1: unexpected word '3'; the syntax is 'reorder P"},
     {"at 1ms reorder 1% x", "t:1: 'x' is not a time"},
     {"at 1ms rate 0", "t:1: '0' is not a rate"},
     {"at 1ms rate 999", "t:1: '999' is not a rate from 1k"},
     {"at 1ms rate 1001G", "t:1: '1001G' is too large for a rate"},
     {"at 1ms qp_error 0", "t:1: '0' is not a number from 1"},
     {"at 1ms peer 1 down", "t:1: 'peer' requires 'gpu'"},
-    {"at 1ms gpu 0 rail 1 down", "t:1: 'rail' and 'gpu' exclude each other"},
-    {"at packet 1 gpu 0 down", "t:1: 'packet' counts what rails send"},
-    {"at 1ms gpu 0 peer 1 no_peer", "t:1: 'no_peer' is not for a link"},
+    {"at 1ms gpu 0 rail 1 down", "t:1: 'rail' cannot be combined with 'gpu'"},
+    {"at packet 1 gpu 0 down", "t:1: 'packet' counts packets of rails"},
+    {"at 1ms gpu 0 peer 1 no_peer", "t:1: 'no_peer' does not apply to links"},
     {"at 1ms gpu 0 drop 1%", "t:1: 'drop' is not an action: down, up"},
     {"at 1ms gpu 0 copy_error", "t:1: 'copy_error' requires a value"},
-    {"at 1ms for 1ms gpu 0 copy_error 1", "t:1: 'copy_error' cannot be undone"},
+    {"at 1ms for 1ms gpu 0 copy_error 1", "t:1: 'copy_error' has no duration"},
     {"at 1ms no_memory", "t:1: 'no_memory' is not an action"},
-    {"seed", "t:1: the line ends where a number after 'seed'"},
+    {"seed", "t:1: the line ends, but a number after 'seed'"},
     {"seed x", "t:1: 'x' is not a number"},
     {"seed 18446744073709551616", "t:1: '18446744073709551616' is too large"},
-    {"seed 1 2", "t:1: '2' is one word too many: seed N"},
-    {"seed 1\nseed 1", "t:2: 'seed' appears twice"},
+    {"seed 1 2", "t:1: unexpected word '2'; the syntax is 'seed N'"},
+    {"seed 1\nseed 1", "t:2: 'seed' may appear only once"},
     {"at 1ms down\nseed 1", "t:2: 'seed' must precede the first step"},
     {"in 1ms down", "t:1: 'in' is not a statement"},
     {"at 5ms down\nat packet 1 up\nat 4ms up",
-     "t:3: this time is in the past: line 1 is later"},
+     "t:3: steps must be in chronological order, but line 1 has"},
     {"at 1ms down\x01", "t:1: byte 0x1 is not text"},
-    {"a a a a a a a a a a a a a a a a a a a a a a a a a", "t:1: the line has "
-                                                          "more than 24"}};
+    {"a a a a a a a a a a a a a a a a a a a a a a a a a", "t:1: a line may "
+                                                          "have at most 24"}};
 
 static void expect_error(const char *text, size_t length, const char *why)
 {
@@ -286,7 +288,7 @@ static void test_limits(void **state)
     for (unsigned i = 0; i <= SROCE_FAULT_MAX_STEPS; ++i) {
         memcpy(text + i * (sizeof(step) - 1), step, sizeof(step) - 1);
     }
-    expect_error(text, length, "t:1025: more than 1024 steps");
+    expect_error(text, length, "t:1025: a script may have at most 1024 steps");
     length -= sizeof(step) - 1;
     assert_int_equal(
         sroce_fault_script_parse("t", text, length, &script, why, sizeof(why)),
@@ -294,7 +296,8 @@ static void test_limits(void **state)
     assert_int_equal(script->num_steps, SROCE_FAULT_MAX_STEPS);
     sroce_fault_script_destroy(script);
     memset(text, ' ', SROCE_FAULT_MAX_BYTES + 1);
-    expect_error(text, SROCE_FAULT_MAX_BYTES + 1, "t:1: longer than 1048576");
+    expect_error(text, SROCE_FAULT_MAX_BYTES + 1,
+                 "t:1: a script may have at most 1048576");
     free(text);
 }
 

@@ -1,4 +1,4 @@
-/* Tests of the numbers of flowlets (src/fabric/flowlets.c) against the
+/* Tests the numbers of flowlets (src/fabric/flowlets.c) against the
  * tables of [ParaLet], enumeration, and random throws. */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* Tests of the paths of copies between software GPUs: the links that they take,
+/* Tests the paths of copies between software GPUs: the links that they take,
  * and when bytes have crossed them. */
 #include "config.h"
 #include "softgpu/path.h"

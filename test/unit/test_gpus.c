@@ -1,4 +1,4 @@
-/* Tests of the GPU links of ranks, and of schedules that use them. */
+/* Tests the GPU links of ranks, and schedules that use them. */
 #include "config.h"
 #include "mpi/coll/gpus.h"
 

@@ -1,4 +1,4 @@
-/* Tests of the hash table and the priority queue of src/base against plain
+/* Tests the hash table and the priority queue of src/base against plain
  * arrays. */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /*
- * Tests of an iface's callbacks: their permitted actions, and that none runs
+ * Tests an iface's callbacks: their permitted actions, and that none runs
  * after the iface has been destroyed.
  */
 #include "config.h"

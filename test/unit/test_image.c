@@ -1,5 +1,5 @@
 /*
- * Tests of images of telemetry files (image.h): they have the contents of the
+ * Tests images of telemetry files (image.h): they have the contents of the
  * file with times of CLOCK_REALTIME, readers accept them, clocks can be moved,
  * and any bytes are checked. The images are read from files, because the
  * readers need them.

@@ -1,4 +1,4 @@
-/* Tests of late, repeated and abandoned requests for lanes. */
+/* Tests late, repeated and abandoned requests for lanes. */
 #include "config.h"
 #include "rail/conn/conn.h"
 #include "rail/data/peer_lanes.h"
@@ -170,7 +170,7 @@ static void test_next_epoch(void **state)
     sent.num_msgs = 0;
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    /* The peer is asked again at once. */
+    /* The peer is asked again immediately. */
     assert_non_null(last(MRAIL_CTL_EVICT));
     assert_int_equal(last(MRAIL_CTL_EVICT)->seq, seq);
     deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);

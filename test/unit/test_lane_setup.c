@@ -1,6 +1,6 @@
 /*
- * Tests of lane requests that do not succeed at once. They cover the rails of
- * requests and replies, a device that does not connect a QP, a peer that
+ * Tests lane requests that do not succeed immediately. They cover the rails
+ * of requests and replies, a device that does not connect a QP, a peer that
  * refuses, and time limits. Two rails make two pairs; src_rail is the rail of a
  * message.
  */
@@ -313,7 +313,7 @@ static void first_not_connected(unsigned fail_in)
     deliver(0, &old);
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(peer_of(0)->failed, 0);
-    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* repeated at once */
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* repeated now */
     req = last(MRAIL_CTL_LANE_REQ);
     assert_int_not_equal(req->seq, old.seq);
     assert_int_not_equal(req->lane.epoch, old.lane.epoch);
@@ -393,7 +393,7 @@ static void test_refused_first_lane_is_requested_again(void **state)
 
     refuse(0, 0, seq, MRAIL_REASON_RESOURCES);
     assert_int_equal(peer_of(0)->failed, 0);
-    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* repeated at once */
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* repeated now */
     req = last(MRAIL_CTL_LANE_REQ);
     assert_int_not_equal(req->seq, seq);
     assert_int_equal(req->src_rail, 1);

@@ -1,4 +1,4 @@
-/* Tests of the routing of tokens to experts. */
+/* Tests the routing of tokens to experts. */
 #include "config.h"
 #include "tools/moe.h"
 

@@ -1,5 +1,5 @@
 /*
- * Tests of move_lane.c, which moves lanes that share an uplink to other source
+ * Tests move_lane.c, which moves lanes that share an uplink to other source
  * ports. They cover the evidence that starts a move, the steps of the QP, and
  * the requests of a peer.
  */

@@ -1,6 +1,6 @@
 /*
- * Tests of move_lane.c and move_decide.c with messages that are late, repeated
- * or in the wrong order, and with lanes that end in the meantime.
+ * Tests move_lane.c and move_decide.c with messages that are late, repeated
+ * or in the wrong order, and with lanes that end meanwhile.
  * test/property/test_moves.c searches all orders.
  */
 #include "config.h"

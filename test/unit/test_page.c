@@ -1,5 +1,5 @@
 /*
- * Tests of the telemetry page. Readers must get consistent copies, both during
+ * Tests the telemetry page. Readers must get consistent copies, both during
  * writes and after the process has been killed. Any other file in the directory
  * must be recognised, and must harm neither readers nor the writer.
  */

@@ -1,4 +1,4 @@
-/* Tests of rail pairing, subnets and parameters, which are the pure parts of
+/* Tests rail pairing, subnets and parameters, which are the pure parts of
  * src/rail. */
 #include "config.h"
 #include "rail/mrail.h"
@@ -210,7 +210,7 @@ static void test_nic_index(void **state)
     attr.subnet_bits = 64;
     assert_string_equal(
         mrail_discovery_nic_index(&config, 0, 0xfdfd, &attr),
-        "port rules need a NIC index, and its address has none: set "
+        "port rules need a NIC index, which its address does not provide: set "
         "UCX_MRAIL_NIC_INDEX");
     mrail_config_cleanup(&config);
 }

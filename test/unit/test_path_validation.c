@@ -24,7 +24,7 @@ static mrail_health_state_t health(unsigned slot)
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* Runs the data path while the device completes nothing. */
+/* Runs the progress thread while the device completes nothing. */
 static void look(void)
 {
     for (unsigned i = 0; i < 4; ++i) {

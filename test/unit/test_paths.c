@@ -1,5 +1,5 @@
 /*
- * Tests of the paths to a peer. Probes must use the same route as the lanes,
+ * Tests the paths to a peer. Probes must use the same route as the lanes,
  * and a port may come back with another GID table. Paths exist before the first
  * lane, and also in addition to a single lane.
  */
@@ -201,7 +201,7 @@ static void test_describes_rails(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     mrail_ep_describe(ep, text, sizeof(text));
     assert_non_null(strstr(text, "(no fault known)"));
-    /* the other rail was probed, too */
+    /* the other rail was also probed */
     assert_non_null(strstr(text, "(no answer)"));
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
     port_down(1 - peer_of(0)->lanes[0]->rail->index);

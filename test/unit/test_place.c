@@ -1,4 +1,4 @@
-/* Tests of the distance between GPUs and NICs. */
+/* Tests the distance between GPUs and NICs. */
 #include "config.h"
 #include "cuda/place.h"
 

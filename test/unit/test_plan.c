@@ -1,5 +1,5 @@
 /*
- * Tests of src/orchestrator/plan.h: small examples with known results, and
+ * Tests src/orchestrator/plan.h: small examples with known results, and
  * properties of the input that must not influence a plan.
  * test/property/test_plan_lp.c checks random topologies, and
  * test_plan_refusals.c checks that invalid input is refused.
@@ -265,7 +265,7 @@ static void test_cross_rail_hairpin(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The rails have 200, 100, 50 and 50 Gb/s. */
+/* The rails run at 200, 100, 50 and 50 Gb/s. */
 static void test_unequal_rails(void **state)
 {
     static const double capacity[] = {25 * G, 12.5 * G, 6.25 * G, 6.25 * G};

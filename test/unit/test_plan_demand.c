@@ -1,4 +1,4 @@
-/* Tests of demand patterns: sums, shapes, and equal results on every
+/* Tests demand patterns: sums, shapes, and equal results on every
  * machine. */
 #include "config.h"
 #include "tools/plan_demand.h"
@@ -427,7 +427,7 @@ static const struct {
     {"uniform:k=1",
      "'k' is not a setting of uniform; the setting is size=VALUE"},
     {"zipf:size=1k,", "'' is not a setting"},
-    {"zipf:size=1k,size=1k", "'size' appears twice"},
+    {"zipf:size=1k,size=1k", "'size' may appear only once"},
     {"zipf:size=0", "size=0: expected bytes from 1 to 17592186044415"},
     {"zipf:size=16384g", "size=16384g: expected bytes from 1"},
     {"zipf:size=-1", "size=-1: expected bytes from 1"},
@@ -494,12 +494,13 @@ static void test_make_refused(void **state)
         {"moe:k=5,experts=4", 9, -EINVAL,
          "k=5: a token goes to k different experts, but there are only 4"},
         {"incast:receivers=4", 4, -EINVAL,
-         "4 receivers and 1 senders: there are "
-         "4 ranks, and none can be both"},
+         "4 receivers and 1 senders are too many: there are 4 ranks, and "
+         "a rank cannot be both"},
         {"incast:receivers=4", 3, -EINVAL, "4 receivers and 1 senders"},
         {"incast:receivers=4,senders=5", 8, -EINVAL,
          "4 receivers and 5 senders"},
-        {"uniform:size=1m", 4098, -ENOSPC, "more than 16777216 pairs"},
+        {"uniform:size=1m", 4098, -ENOSPC,
+         "the demands have more than 16777216 pairs"},
     };
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {

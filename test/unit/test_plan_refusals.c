@@ -1,5 +1,5 @@
 /*
- * Tests of src/orchestrator/plan.h: refused input and its effects, generations,
+ * Tests src/orchestrator/plan.h: refused input and its effects, generations,
  * and the failure of every allocation.
  */
 #include "config.h"

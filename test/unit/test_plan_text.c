@@ -1,4 +1,4 @@
-/* Tests of topologies and demands as text, accepted and refused. */
+/* Tests topologies and demands as text, accepted and refused. */
 #include "config.h"
 #include "tools/plan_text.h"
 
@@ -288,14 +288,15 @@ static const struct {
     const char *text;
     const char *why; /* start of the message */
 } invalid_topos[] = {
-    {"", "t:1: the text ends without a line 'nodes N'"},
-    {"# nothing\n\n", "t:3: the text ends without a line 'nodes N'"},
-    {"rails 2", "t:1: the text ends without a line 'nodes N'"},
-    {"nodes 2\n", "t:2: the text ends without a line 'rails N'"},
-    {SIZED, "t:3: the text ends without a line 'ranks NODES COUNT"},
+    {"", "t:1: the line 'nodes N' is missing"},
+    {"# nothing\n\n", "t:3: the line 'nodes N' is missing"},
+    {"rails 2", "t:1: the line 'nodes N' is missing"},
+    {"nodes 2\n", "t:2: the line 'rails N' is missing"},
+    {SIZED, "t:3: the topology has no ranks; add a line 'ranks NODES COUNT"},
     {"node 2",
-     "t:1: 'node' is not a statement: nodes, rails, rail, ranks, reach, "
-     "pairwise, link, switch, leaf_group, uplink, hairpin, cross_rail"},
+     "t:1: 'node' is not a statement; expected one of: nodes, rails, rail, "
+     "ranks, reach, pairwise, link, switch, leaf_group, uplink, hairpin, "
+     "cross_rail"},
     {SIZED "Rail * * 1GB", "t:3: 'Rail' is not a statement"},
     {"nodes", "t:1: too few words: nodes N"},
     {"nodes 1 2", "t:1: too many words: nodes N"},
@@ -317,7 +318,8 @@ static const struct {
      "t:3: there is no node 2: valid numbers are 0 to 1"},
     {SIZED "rail 0 4 1GB", "t:3: there is no rail 4: valid numbers are 0 to 3"},
     {SIZED "rail 0 99999999999999999999 1GB", "t:3: there is no rail 9999"},
-    {SIZED "rail x 0 1GB", "t:3: 'x' is not a node number: a list such as 3"},
+    {SIZED "rail x 0 1GB",
+     "t:3: 'x' is not a node number; expected a list such as 3"},
     {SIZED "rail 0, 0 1GB", "t:3: '' is not a node number"},
     {SIZED "rail ,0 0 1GB", "t:3: '' is not a node number"},
     {SIZED "rail 0 0-1-2 1GB", "t:3: '1-2' is not a rail number"},
@@ -332,8 +334,8 @@ static const struct {
     {SIZED "rail 0 000000000000000000000000000000000000000000000000 1GB",
      "t:3: '00000000000000000000...' is not a rail number"},
     {SIZED "rail 0 0 50",
-     "t:3: '50' is not a capacity: 50GB (bytes per second) "
-     "or 400Gb (bits), with k, M, G or T; or dead"},
+     "t:3: '50' is not a capacity; expected a number with a unit, such as 50GB "
+     "(bytes per second) or 400Gb (bits per second), or dead"},
     {SIZED "rail 0 0 50G", "t:3: '50G' is not a capacity"},
     {SIZED "rail 0 0 50gb", "t:3: '50gb' is not a capacity"},
     {SIZED "rail 0 0 GB", "t:3: 'GB' is not a capacity"},
@@ -346,8 +348,9 @@ static const struct {
     {SIZED "rail 0 0 infGB", "t:3: 'infGB' is not a capacity"},
     {SIZED "rail 0 0 nanGB", "t:3: 'nanGB' is not a capacity"},
     {SIZED "rail 0 0 none", "t:3: 'none' is not a capacity"},
-    {SIZED "rail 0 0 0GB", "t:3: '0GB' is out of range: from 1kB to 1000TB per "
-                           "second; or dead"},
+    {SIZED "rail 0 0 0GB",
+     "t:3: '0GB' is out of range; a capacity must be from 1kB to 1000TB per "
+     "second, or dead"},
     {SIZED "rail 0 0 999B", "t:3: '999B' is out of range"},
     {SIZED "rail 0 0 7.999kb", "t:3: '7.999kb' is out of range"},
     {SIZED "rail 0 0 1000.000001TB", "t:3: '1000.000001TB' is out of range"},
@@ -358,94 +361,100 @@ static const struct {
     {SIZED "rail 0 0 2305843010GB", "t:3: '2305843010GB' is out of range"},
     {SIZED "rail 0 0 18446744073709551616GB", "t:3: '18446744073709551616GB' "
                                               "is out of range"},
-    {SIZED "rail 0 0 1.0000001GB", "t:3: '1.0000001GB' is too fine: whole bi"},
-    {SIZED "rail 0 0 1000.5b", "t:3: '1000.5b' is too fine"},
-    {SIZED "rail 0 0 dead 1GB", "t:3: dead in one direction only: write dead"},
-    {SIZED "rail 0 0 1GB dead", "t:3: dead in one direction only"},
+    {SIZED "rail 0 0 1.0000001GB", "t:3: '1.0000001GB' is too precise; a ca"},
+    {SIZED "rail 0 0 1000.5b", "t:3: '1000.5b' is too precise"},
+    {SIZED "rail 0 0 dead 1GB", "t:3: only one direction is dead; write dead"},
+    {SIZED "rail 0 0 1GB dead", "t:3: only one direction is dead"},
     {SIZED "rail 0 0 1GB 0GB", "t:3: '0GB' is out of range"},
     {SIZED "rail 0 0 1GB\nrail 0 0 2GB",
-     "t:4: this overrides all of line 3: remove one of the two"},
+     "t:4: this line overrides all of line 3; remove one of them"},
     {SIZED "rail 0-1 0 1GB\nrail 0 0 2GB\n# x\nrail 1 0 2GB",
-     "t:6: this overrides all of line 3"},
-    {SIZED "rail 1 2 dead\nrail * * 1GB", "t:4: this overrides all of line 3"},
+     "t:6: this line overrides all of line 3"},
+    {SIZED "rail 1 2 dead\nrail * * 1GB",
+     "t:4: this line overrides all of line 3"},
     {SIZED "ranks 0 0 single-rail",
      "t:3: ranks of a node: '0' is not a number from"},
     {SIZED "ranks 0 16385 single-rail",
      "t:3: ranks of a node: '16385' is not a"},
-    {SIZED "ranks * 8193 single-rail", "t:3: more than 16384 ranks in all"},
+    {SIZED "ranks * 8193 single-rail",
+     "t:3: a topology can have at most 16384 ranks"},
     {SIZED "ranks 0 1 tied",
      "t:3: 'tied' is not single-rail, multi-rail or a list of "
      "rails"},
     {SIZED "ranks 0 1 4", "t:3: there is no rail 4: valid numbers are 0 to 3"},
     {SIZED "ranks 2 1 multi-rail", "t:3: there is no node 2"},
     {RANKED "pairwise 0 1GB\nranks 1 1 multi-rail",
-     "t:5: 'ranks' must precede the first 'pairwise', 'link' or 'switch', "
-     "line 4"},
+     "t:5: 'ranks' must precede the first 'pairwise', 'link' or 'switch' (line "
+     "4)"},
     {RANKED "pairwise 0 none",
-     "t:4: 'none' is not a capacity: 50GB (bytes per second)"
-     " or 400Gb (bits), with k, M, G or T"},
+     "t:4: 'none' is not a capacity; expected a number with a unit, such as "
+     "50GB (bytes per second) or 400Gb (bits per second)"},
     {RANKED "pairwise 5 1GB", "t:4: there is no node 5"},
-    {SIZED "pairwise * 1GB", "t:3: no node of '*' has two ranks: 'ranks' must"},
+    {SIZED "pairwise * 1GB", "t:3: no node in '*' has two ranks; 'ranks' must"},
     {SIZED "ranks * 1 multi-rail\npairwise * 1GB",
-     "t:4: no node of '*' has two ranks"},
+     "t:4: no node in '*' has two ranks"},
     {SIZED "ranks * 17 multi-rail\npairwise * 1GB",
-     "t:4: node 0 has 17 ranks: at most 16"
-     " have links in pairs"},
+     "t:4: node 0 has 17 ranks; at most 16 ranks of a node can have pairwise "
+     "links"},
     {RANKED "pairwise * 1GB\npairwise * 2GB",
-     "t:5: this overrides all of line 4"},
+     "t:5: this line overrides all of line 4"},
     {RANKED "pairwise * 1GB\nswitch 1 1GB",
-     "t:5: node 1 has links since line 4: links in pairs or a switch, not b"},
+     "t:5: node 1 has links since line 4; a node can have pairwise links or"},
     {RANKED "switch * 1GB\npairwise 1 1GB",
      "t:5: node 1 has a switch since line"},
     {RANKED "switch * 1GB\nlink 3 4 1GB", "t:5: node 1 has a switch since"},
-    {RANKED "switch 1 1GB\nswitch 1 1GB", "t:5: this overrides all of line 4"},
+    {RANKED "switch 1 1GB\nswitch 1 1GB",
+     "t:5: this line overrides all of line 4"},
     {RANKED "switch 1 dead", "t:4: 'dead' is not a capacity"},
     {RANKED "switch 1 1GB 0GB",
-     "t:4: '0GB' is out of range: from 1kB to 1000TB "
-     "per second"},
-    {SIZED "switch 1 1GB", "t:3: no node of '1' has a rank: 'ranks' must co"},
+     "t:4: '0GB' is out of range; a capacity must be from 1kB to 1000TB per "
+     "second"},
+    {SIZED "switch 1 1GB", "t:3: no node in '1' has a rank; 'ranks' must co"},
     {SIZED "link 0 1 1GB",
-     "t:3: there are no ranks yet: 'ranks' must come first"},
+     "t:3: no ranks are defined yet; 'ranks' must come first"},
     {RANKED "link 0 6 1GB",
      "t:4: there is no rank 6: valid numbers are 0 to 5"},
-    {RANKED "link 0 3 1GB", "t:4: ranks 0 and 3 are on nodes 0 and 1: links are"
-                            " within a node"},
+    {RANKED "link 0 3 1GB",
+     "t:4: ranks 0 and 3 are on nodes 0 and 1; a GPU link must be within a "
+     "node"},
     {RANKED "link * * 1GB", "t:4: ranks 0 and 3 are on nodes 0 and 1"},
-    {RANKED "link 2 2 1GB", "t:4: a rank has no link to itself"},
-    {RANKED "link 0 1 none", "t:4: there is no link from rank 0 to rank 1 that "
-                             "could be removed"},
+    {RANKED "link 2 2 1GB", "t:4: a rank cannot have a link to itself"},
+    {RANKED "link 0 1 none",
+     "t:4: there is no link from rank 0 to rank 1 to remove"},
     {RANKED "link 0 1 1GB\nlink 1 0 none", "t:5: there is no link from rank 1 "
                                            "to rank 0"},
-    {RANKED "link 0 1 1GB\nlink 0 1 2GB", "t:5: this overrides all of line 4"},
-    {RANKED "link 0 1 dead", "t:4: 'dead' is not a capacity: 50GB (bytes per "
-                             "second) or 400Gb (bits), with k, M, G or T; or "
-                             "none"},
+    {RANKED "link 0 1 1GB\nlink 0 1 2GB",
+     "t:5: this line overrides all of line 4"},
+    {RANKED "link 0 1 dead",
+     "t:4: 'dead' is not a capacity; expected a number with a unit, such as "
+     "50GB (bytes per second) or 400Gb (bits per second), or none"},
     {SIZED "ranks 0 17 multi-rail\nlink 0 16 1GB",
-     "t:4: ranks 0 and 16: only the first 16 ranks of a node have links"},
+     "t:4: ranks 0 and 16 cannot have a link; only the first 16 ranks of a "
+     "node can"},
     {SIZED "leaf_group 0 4096",
      "t:3: leaf group: '4096' is not a number from 0 to 4095"},
     {SIZED "leaf_group 0 x", "t:3: leaf group: 'x' is not a number"},
     {SIZED "leaf_group 2 1", "t:3: there is no node 2"},
     {SIZED "leaf_group 0 1\nleaf_group 0 2",
-     "t:4: this overrides all of line 3"},
+     "t:4: this line overrides all of line 3"},
     {SIZED "uplink * * 1GB\nleaf_group 0 1",
-     "t:4: 'leaf_group' must precede the first "
-     "'uplink', line 3"},
+     "t:4: 'leaf_group' must precede the first 'uplink' (line 3)"},
     {SIZED "uplink 1 * 1GB",
      "t:3: there is no leaf group 1: valid numbers are 0 to 0"},
     {SIZED "leaf_group 1 3\nuplink 2 * 1GB",
-     "t:4: there is no node in leaf group 2: 'leaf_group "
-     "NODES 2' must come first"},
+     "t:4: leaf group 2 has no nodes; 'leaf_group NODES 2' must come first"},
     {SIZED "uplink 0 4 1GB", "t:3: there is no rail 4"},
-    {SIZED "uplink 0 0 1GB dead", "t:3: dead in one direction only"},
-    {SIZED "uplink 0 0 1GB\nuplink * 0 2GB", "t:4: this overrides all of line "
-                                             "3"},
+    {SIZED "uplink 0 0 1GB dead", "t:3: only one direction is dead"},
+    {SIZED "uplink 0 0 1GB\nuplink * 0 2GB",
+     "t:4: this line overrides all of line "
+     "3"},
     {SIZED "uplink 0 0 1GB,2GB 1GB",
-     "t:3: 2 uplinks on the way up, but 1 on the way down"},
+     "t:3: 2 upward capacities, but 1 downward"},
     {SIZED "uplink 0 0 1GB,,2GB", "t:3: '' is not a capacity"},
-    {SIZED "uplink 0 0 1GB,2GB 1GB,dead", "t:3: dead in one direction only"},
+    {SIZED "uplink 0 0 1GB,2GB 1GB,dead", "t:3: only one direction is dead"},
     {SIZED "uplink 0 0 1GB,2GB\nuplink 0 1 1GB,1GB,1GB",
-     "t:4: 3 uplinks, but line 3 lists 2: all leaves must have as many"},
+     "t:4: 3 uplinks, but line 3 lists 2; all leaves must have the same "
+     "number"},
     {SIZED "uplink 0 0 900TB,900TB", "t:3: "},
     {SIZED "uplink 0 0 "
            "1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,"
@@ -453,20 +462,20 @@ static const struct {
            "1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,"
            "1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,1GB,"
            "1GB",
-     "t:3: more than 64 uplinks"},
+     "t:3: a leaf can have at most 64 uplinks"},
     {SIZED "reach 0 0 1GB",
-     "t:3: there are no ranks yet: 'ranks' must come first"},
+     "t:3: no ranks are defined yet; 'ranks' must come first"},
     {SIZED "ranks 0 1 0\nreach 0 0",
      "t:4: too few words: reach RANKS RAILS OUT|full|none [IN]"},
     {SIZED "ranks 0 1 0\nreach 1 0 1GB", "t:4: there is no rank 1"},
     {SIZED "ranks 0 1 0\nreach 0 4 1GB", "t:4: there is no rail 4"},
     {SIZED "ranks 0 1 0\nreach 0 0 fast",
-     "t:4: 'fast' is not a capacity: 50GB (bytes per second) or 400Gb (bits), "
-     "with k, M, G or T; or full or none"},
+     "t:4: 'fast' is not a capacity; expected a number with a unit, such as "
+     "50GB (bytes per second) or 400Gb (bits per second), or full or none"},
     {SIZED "ranks 0 1 0\nreach 0 0 none 1GB",
-     "t:4: a rank reaches a rail in both directions or in none"},
+     "t:4: a rank reaches a rail in both directions or in neither"},
     {SIZED "ranks 0 1 0\nreach 0 0 1GB\nreach * 0-1 2GB",
-     "t:5: this overrides all of line 4"},
+     "t:5: this line overrides all of line 4"},
     {SIZED "ranks 0 2 single-rail\nreach 1 1-2 none",
      "t:4: rank 1 reaches no rail since line 4, and no rank of node 0 can "
      "relay for it"},
@@ -478,7 +487,7 @@ static const struct {
     {SIZED "cross_rail\ncross_rail", "t:4: 'cross_rail' is already on line 3"},
     {SIZED "hairpin\x01", "t:3: byte 0x1 is not text"},
     {SIZED "hairpin\x7f", "t:3: byte 0x7f is not text"},
-    {"a b c d e f g h i j k l m", "t:1: more than 12 words in a line"},
+    {"a b c d e f g h i j k l m", "t:1: a line can have at most 12 words"},
 };
 
 static void refuse_topo(const char *text, size_t length, const char *why)
@@ -511,9 +520,9 @@ static void test_long_lists(void **state)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), ",%u", i);
     }
     strcat(text, " 0 1GB\nranks 0 1 multi-rail");
-    refuse_topo(text, strlen(text),
-                "t:3: a list of nodes with more than 32 "
-                "parts: write two lines");
+    refuse_topo(
+        text, strlen(text),
+        "t:3: a list of nodes can have at most 32 items; use several lines");
 }
 
 /* Messages show only the end of a long name, so that the text fits. */
@@ -743,7 +752,8 @@ static const struct {
     {"\n\n4 0 1", "d:3: there is no rank 4: valid numbers are 0 to 3"},
     {"0 1-4 1", "d:1: there is no rank 4: valid numbers are 0 to 3"},
     {"a 1 1",
-     "d:1: 'a' is not a rank number: a list such as 3, 0-3 or 0,2, or *"},
+     "d:1: 'a' is not a rank number; expected a list such as 3, 0-3 or 0,2, or "
+     "*"},
     {"0 1 x", "d:1: 'x' is not a number of bytes: digits, then k, m or g"},
     {"0 1 -1", "d:1: '-1' is not a number of bytes"},
     {"0 1 1.5k", "d:1: '1.5k' is not a number of bytes"},
@@ -752,7 +762,7 @@ static const struct {
     {"0 1 4611686018427387905", "d:1: '4611686018427387905' is too large: at "
                                 "most 2^62 bytes"},
     {"0 1 99999999999g", "d:1: '99999999999g' is too large"},
-    {"2 2 5", "d:1: rank 2 to itself: nothing has to be sent"},
+    {"2 2 5", "d:1: rank 2 does not send to itself"},
     {"0 1 4611686018427387904\n# x\n0 1 1",
      "d:3: with this line, the total exceeds 2^62 bytes"},
     {"0 1 1\n2 3 4611686018427387904\n",
@@ -795,11 +805,12 @@ static void test_demands_refused(void **state)
     assert_int_equal(demands_of("0 1 4611686018427387903\n1 0 1", 2, &demands),
                      2);
     free(demands);
-    refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
+    refuse_demands("* * 1", 4098,
+                   "d:1: the demands have more than 16777216 pairs of ranks");
 }
 
-/* Demands may come in any order and in several parts. The result contains their
- * sums, in ascending order of pairs. */
+/* A pair of ranks may occur on several lines and in any order. The parser adds
+ * the bytes, and sorts the pairs. */
 static void test_sums(void **state)
 {
     mrail_rng_t rng;

@@ -1,4 +1,4 @@
-/* Tests of the return of a path to its own source port. */
+/* Tests the return of a path to its own source port. */
 #include "config.h"
 #include "rail/proto/port_return.h"
 
@@ -85,7 +85,7 @@ static void test_lost_probes_wait_longer(void **state)
     assert_int_equal(answer_all(), MRAIL_PORT_RETURN_ANSWERS);
 }
 
-/* An answer counts only if the probe before it was answered, too. */
+/* An answer counts only if the probe before it was also answered. */
 static void test_answers_in_sequence(void **state)
 {
     begin();

@@ -1,5 +1,5 @@
 /*
- * Tests of small PUTs, which complete by their position in the send queue of
+ * Tests small PUTs, which complete by their position in the send queue of
  * their lane. None may be lost, be replayed after it is complete, or keep its
  * buffer forever.
  */

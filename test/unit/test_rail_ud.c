@@ -1,5 +1,5 @@
 /*
- * Tests of the control channel: its receive loop on a device that always has
+ * Tests the control channel: its receive loop on a device that always has
  * datagrams, and its send buffers on a device that keeps them.
  */
 #include "config.h"

@@ -1,5 +1,5 @@
 /*
- * Tests of the records in the trace ring. Each chunk of a PUT or GET produces a
+ * Tests the records in the trace ring. Each chunk of a PUT or GET produces a
  * record when its completion is polled, even if it failed. Active messages
  * produce one for each completion that the engine requested.
  */

@@ -1,5 +1,5 @@
 /*
- * Tests of src/relay: each role separately, refused chunks (which must not be
+ * Tests src/relay: each role separately, refused chunks (which must not be
  * written), early chunks of the next exchange, reuse of slots, errors of every
  * operation, and corrupt shared memory.
  */
@@ -416,7 +416,7 @@ static void corrupt(char *header, const corruption_t *corruption)
     memcpy(at, &value, corruption->size);
 }
 
-/* Checks that a rank that finds this header in a slot fails, at once and
+/* Checks that a rank that finds this header in a slot fails, immediately and
  * permanently. */
 static void refuses(uint32_t rank)
 {
@@ -942,7 +942,7 @@ static void test_no_memory(void **state)
 
 /* ---- errors of operations ---- */
 
-/* Checks that the rank fails at once, with the error of its operation. */
+/* Checks that the rank fails immediately, with the error of its operation. */
 static void fails_with(uint32_t rank, int error)
 {
     int ret = 0;

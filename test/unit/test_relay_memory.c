@@ -1,4 +1,4 @@
-/* Tests of src/relay/memory.c: host memory behind the table of functions. */
+/* Tests src/relay/memory.c: host memory behind the table of functions. */
 #include "config.h"
 #include "relay/memory.h"
 

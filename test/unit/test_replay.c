@@ -1,5 +1,5 @@
 /*
- * Tests of the replay after lanes have failed, and of the credit that is
+ * Tests the replay after lanes have failed, and the credit that is
  * reserved for replay. Most tests send two messages, the first one on lane 0
  * and the second one on lane 1.
  */
@@ -157,8 +157,8 @@ static void test_last_credit_behind_an_arrival(void **state)
 }
 
 /* Few buffers are set aside for messages without credit. Such a buffer must be
- * reposted at once, because the next message without credit may come when the
- * peer has used all its credits. */
+ * reposted immediately, because the next message without credit may come when
+ * the peer has used all its credits. */
 static void test_buffer_without_credit_goes_back_at_once(void **state)
 {
     unsigned rail;

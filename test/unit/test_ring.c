@@ -1,5 +1,5 @@
 /*
- * Tests of the trace ring without concurrency: records, wrap-around, overruns,
+ * Tests the trace ring without concurrency: records, wrap-around, overruns,
  * and headers and records that no writer of this version produces.
  */
 #include "config.h"

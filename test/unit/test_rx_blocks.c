@@ -1,5 +1,5 @@
 /*
- * Tests of the memory for receive buffers: few registrations for many lanes,
+ * Tests the memory for receive buffers: few registrations for many lanes,
  * and little memory for few lanes.
  */
 #include "config.h"

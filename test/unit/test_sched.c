@@ -1,4 +1,4 @@
-/* Tests of the chunk scheduler in virtual time, compared with the ideal
+/* Tests the chunk scheduler in virtual time, compared with the ideal
  * time. */
 #include "config.h"
 #include "rail/proto/sched.h"

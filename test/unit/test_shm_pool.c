@@ -1,5 +1,5 @@
 /*
- * Tests of src/relay/shm_pool.c: pools of all valid shapes, and the refusal of
+ * Tests src/relay/shm_pool.c: pools of all valid shapes, and the refusal of
  * invalid ones. Any other file in place of a pool must be refused, and nothing
  * may be left behind.
  */

@@ -1,5 +1,5 @@
 /*
- * Tests of exchanges in flow-level simulation (src/fabric/simulate.c, pattern.c
+ * Tests exchanges in flow-level simulation (src/fabric/simulate.c, pattern.c
  * and bundle.c): known results, the figures of the papers at their scale, and
  * determinism.
  */
@@ -569,17 +569,18 @@ static void test_wrong_patterns(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"broadcast", "'broadcast' is not a pattern: "},
-        {"", "'' is not a pattern: "},
+        {"broadcast", "'broadcast' is not a pattern; expected "},
+        {"", "'' is not a pattern; expected "},
         {"ring:2", "ring takes no argument"},
         {"shift", "shift needs an argument: "},
         {"shift:0", "shift:0: expected a number of hosts"},
-        {"shift:12", "shift:12 of 12 hosts: each host sends to itself"},
+        {"shift:12", "shift:12 with 12 hosts: each host would send to itself"},
         {"hotspot:2", "hotspot:2: expected a fraction"},
-        {"doubling", "doubling: 12 hosts: expected a power of two"},
-        {"ring@3-3", "ring: 1 hosts: an exchange needs two"},
-        {"ring@5-20", "'@5-20' selects no hosts: "},
-        {"ring@x", "'@x' selects no hosts: "},
+        {"doubling",
+         "doubling with 12 hosts: the number must be a power of two"},
+        {"ring@3-3", "ring with 1 hosts: an exchange needs at least two"},
+        {"ring@5-20", "'@5-20' selects no hosts; "},
+        {"ring@x", "'@x' selects no hosts; "},
     };
     mrail_fabric_t *fabric = leaf_spine(2, 2, 12);
 

@@ -1,4 +1,4 @@
-/* Tests of CRC-32 and the RoCEv2 ICRC. */
+/* Tests CRC-32 and the RoCEv2 ICRC. */
 #include "config.h"
 
 #include <setjmp.h>

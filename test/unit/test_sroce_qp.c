@@ -1,4 +1,4 @@
-/* Tests of QP state transitions, attributes and limits, and of edge cases of
+/* Tests QP state transitions, attributes and limits, and edge cases of
  * CQs, SRQs and keys. */
 #include "config.h"
 

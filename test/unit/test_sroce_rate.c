@@ -1,4 +1,4 @@
-/* Tests of the shared rates of software rails: the effects of a rate change. */
+/* Tests the shared rates of software rails: the effects of a rate change. */
 #include "config.h"
 #include "softroce/host/rate.h"
 

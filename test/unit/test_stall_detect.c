@@ -1,5 +1,5 @@
 /*
- * Tests of idle time and stalled time (stall_detect.c). If throughput drops,
+ * Tests idle time and stalled time (stall_detect.c). If throughput drops,
  * stalled time shows that the network is the cause, and idle time shows that it
  * is not. The tests also cover when a stall makes a path suspect, and when it
  * makes the engine retire the path's lane.
@@ -348,7 +348,7 @@ static void run_for(unsigned ms)
     }
 }
 
-/* Like run_for(), but the other path answers each probe at once. */
+/* Like run_for(), but the other path answers each probe immediately. */
 static void run_with_answers(unsigned other, unsigned ms)
 {
     for (unsigned i = 0; i < ms; ++i) {
@@ -443,7 +443,7 @@ static void test_new_path_is_silent(void **state)
     end();
 }
 
-/* The other path answers at once, so this one is retired soon. */
+/* The other path answers immediately, so this one is retired soon. */
 static void test_one_path_is_silent(void **state)
 {
     unsigned busy = begin_used();

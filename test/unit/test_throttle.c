@@ -1,4 +1,4 @@
-/* Tests of the throttling of peers with lanes and operations, on an engine that
+/* Tests the throttling of peers with lanes and operations, on an engine that
  * has not been opened. */
 #include "config.h"
 #include "rail/conn/conn.h"

@@ -1,4 +1,4 @@
-/* Tests of topologies with multi-rail ranks: numbers of rails, topology files,
+/* Tests topologies with multi-rail ranks: numbers of rails, topology files,
  * and the decision whether a plan is worth its cost. */
 #include "config.h"
 #include "mpi/coll/plan_cost.h"
@@ -713,8 +713,8 @@ static void test_levels_of_the_cost(void **state)
 #define RANKS "ranks * 2 multi-rail\n"
 #define GROUPS "leaf_group 2-3 1\n"
 
-/* Two pods have two nodes each. The uplinks of rail 1 have a quarter of the
- * capacity of those of rail 0. The lanes do not know this. */
+/* Two leaf groups have two nodes each. The uplinks of rail 1 have a quarter of
+ * the capacity of those of rail 0. The lanes do not know this. */
 static void test_uplinks(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -839,7 +839,7 @@ static void test_slow_uplink(void **state)
 }
 
 /* A measured rate is compared with the rank's limit, or with its part of the
- * uplinks. Each pod has four ranks. */
+ * uplinks. Each leaf group has four ranks. */
 static void test_expected_rates(void **state)
 {
     const mrail_topo_port_t *limits;
@@ -862,7 +862,7 @@ static void test_expected_rates(void **state)
     end(&job);
 }
 
-/* Uplinks do not matter to a communicator within one pod. */
+/* Uplinks do not matter to a communicator within one leaf group. */
 static void test_uplinks_of_others(void **state)
 {
     job_t job;
@@ -950,8 +950,9 @@ static void test_ranks_that_differ(void **state)
 
     fill(&job, 4, 2, 0x3);
     set_file(&job, HEAD "ranks 0-2 2 multi-rail\n");
-    check_says(&job, "topo:4: the ranks end here, with rank 5, but the job has "
-                     "a rank 6");
+    check_says(
+        &job,
+        "topo:4: the last rank of the file is 5, but the job has a rank 6");
     set_file(&job, HEAD "ranks 0-2 2 multi-rail\nranks 3 2 single-rail\n");
     check_says(&job, "topo:5: rank 6 reaches 1 rails, but its process has 2");
     set_file(&job, HEAD RANKS "reach 3 0 none\n");
@@ -992,7 +993,7 @@ static void test_rails_that_differ(void **state)
     check_says(&job, NULL);
 }
 
-static void test_pods_that_differ(void **state)
+static void test_groups_that_differ(void **state)
 {
     job_t job;
 
@@ -1004,24 +1005,29 @@ static void test_pods_that_differ(void **state)
     set_file(&job, HEAD RANKS GROUPS);
     check_says(&job, NULL);
     set_file(&job, HEAD RANKS);
-    check_says(&job, "topo:4: rail 0 of rank 4 is in leaf group 0, like that "
-                     "of rank 0, but the two are in different subnets");
+    check_says(
+        &job,
+        "topo:4: rail 0 of rank 4 is in leaf group 0, like the same rail of "
+        "rank 0, but the two ports are in different subnets");
     set_file(&job, HEAD RANKS "leaf_group 1 1\nleaf_group 2-3 1\n");
-    check_says(&job, "topo:6: rail 0 of rank 4 is in leaf group 1, like that "
-                     "of rank 2");
+    check_says(
+        &job,
+        "topo:6: rail 0 of rank 4 is in leaf group 1, like the same rail of "
+        "rank 2");
 }
 
-static void test_pods_without_uplinks(void **state)
+static void test_groups_without_uplinks(void **state)
 {
     job_t job;
 
     fill(&job, 4, 2, 0x3);
     set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\n");
-    check_says(&job, "topo:5: leaf group 1, that of rank 4, has no uplink for "
-                     "rail 0, but others have uplinks, as on line 6");
+    check_says(
+        &job,
+        "topo:5: leaf group 1 (rank 4) has no uplink for rail 0, but line 6 "
+        "lists uplinks");
     set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB\nuplink 1 * dead\n");
-    check_says(&job,
-               "topo:7: all uplinks of leaf group 1, that of rank 4, are dead");
+    check_says(&job, "topo:7: all uplinks of leaf group 1 (rank 4) are dead");
     set_lanes(&job, 1);
     set_file(&job, HEAD RANKS GROUPS "uplink 0 * 10MB,20MB\nuplink 1 * 10MB\n");
     check_says(&job, "topo:6: 2 uplinks, but the process of rank 0 has port "
@@ -1082,8 +1088,8 @@ int main(void)
         cmocka_unit_test(test_files_that_differ),
         cmocka_unit_test(test_ranks_that_differ),
         cmocka_unit_test(test_rails_that_differ),
-        cmocka_unit_test(test_pods_that_differ),
-        cmocka_unit_test(test_pods_without_uplinks),
+        cmocka_unit_test(test_groups_that_differ),
+        cmocka_unit_test(test_groups_without_uplinks),
         cmocka_unit_test(test_bad_files),
     };
 

@@ -1,5 +1,5 @@
-/* Tests of the codecs of src/rail/proto/wire.h: round trips, bounds, and
- * refused input. */
+/* Tests the codecs of src/rail/proto/wire.h: round trips, bounds, and invalid
+ * input. */
 #include "config.h"
 #include "rail/mrail.h"
 #include "rail/proto/wire.h"

@@ -3,12 +3,13 @@
 # leaves. Each uplink must carry its segment of an MPI_Alltoallv over the
 # kernel's devices. The same job then runs on plain ECMP.
 #
-# With rules, the uplinks of a leaf must also be balanced. The job measures the same
-# size twice: lanes connect during the first part, in which the first lanes carry
-# several megabytes more than the others. Only the second part must be balanced.
-# Four jobs on a quiet machine had 1.00 to 1.14 times the mean load on the busiest
-# uplink of a leaf, because the devices send again what the emulated machine drops.
-# The loads on plain ECMP, 1.00 to 2.07 in the same jobs, are only printed.
+# With rules, the uplinks of a leaf must also be balanced. The job measures the
+# same size twice: lanes connect during the first part, in which the first lanes
+# carry several megabytes more than the others. Only the second part must be
+# balanced. Four jobs on an idle machine had 1.00 to 1.14 times the mean load on
+# the busiest uplink of a leaf, because the devices send again what the emulated
+# machine drops. The loads on plain ECMP, 1.00 to 2.07 in the same jobs, are
+# only printed.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"

@@ -183,6 +183,6 @@ result 'a message says that the peer cannot be reached' \
 result 'a message names the rails to the peer and says that the job ends' \
     "$(last "$log/rails-down.said")" \
     grep -qE \
-    'permanently lost a peer.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job ends' \
+    'permanently lost a peer.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job aborts' \
     "$log/rails-down.said"
 finish

@@ -38,7 +38,7 @@
 #define ROOT int root
 
 /* X(function, kind, root, parameters, arguments). The lists end with a comma,
- * because those of a barrier are empty. */
+ * because the lists of a barrier are empty. */
 #define COLLECTIVES(X)                                                         \
     X(allgather, ALLGATHER, -1, (SEND, RECV, ), (SEND_ARGS, RECV_ARGS, ))      \
     X(allgatherv, ALLGATHERV, -1, (SEND, RECVV, ), (SEND_ARGS, RECVV_ARGS, ))  \
@@ -90,10 +90,10 @@
 
 typedef struct calls_module {
     mca_coll_base_module_t super;
-    mrail_calls_comm_t *record; /* record in the file; NULL: not enabled */
+    mrail_calls_comm_t *record; /* record in the file; NULL if not enabled */
     uint32_t index;             /* index of that record */
-    /* 1: a collective is in progress. Collectives of which it consists do not
-     * count. */
+    /* 1 if a collective is in progress. Collectives that it calls internally do
+     * not count. */
     int is_inside;
     COLLECTIVES(PREVIOUS)
 } calls_module_t;
@@ -109,8 +109,8 @@ static unsigned long long comm_cid(struct ompi_communicator_t *comm)
 #endif
 }
 
-/* Stores the name of a communicator at its first call, because a communicator
- * may get its name after it was created. */
+/* Stores the name of a communicator at its first call, because the application
+ * may set the name after creation. */
 static void calls_name(calls_module_t *module, struct ompi_communicator_t *comm)
 {
     char name[sizeof(module->record->name)];
@@ -123,8 +123,8 @@ static void calls_name(calls_module_t *module, struct ompi_communicator_t *comm)
     }
 }
 
-/* Records the start of a call. Returns 0 if another collective made the call.
- * Such calls do not count. */
+/* Records the start of a call. Returns 0 if the call is part of another
+ * collective and therefore does not count. */
 static inline int calls_enter(calls_module_t *module,
                               struct ompi_communicator_t *comm, unsigned kind,
                               int root)
@@ -178,8 +178,8 @@ static inline void calls_leave(calls_module_t *module, int counts)
 COLLECTIVES(COUNT)
 
 /* Until Open MPI installs this module, the communicator holds the functions of
- * the previous modules. If they have no function for a call, this module has
- * none either. */
+ * the previous modules. If they have no function for a call, neither has this
+ * module. */
 #define REPLACE_ONE(_name)                                                     \
     if (comm->c_coll->coll_##_name != NULL) {                                  \
         module->_name = comm->c_coll->coll_##_name;                            \
@@ -191,9 +191,8 @@ COLLECTIVES(COUNT)
     REPLACE_ONE(_name)                                                         \
     REPLACE_ONE(i##_name)
 
-/* Returns an id of a communicator that is equal on its ranks. The context id
- * alone is not enough, because all communicators of one MPI_Comm_split share
- * it. */
+/* Returns an id of a communicator, equal on all its ranks. The context id alone
+ * is not enough, because all communicators from one MPI_Comm_split share it. */
 static uint64_t comm_id(struct ompi_communicator_t *comm)
 {
     uint64_t id = comm_cid(comm) + 1;
@@ -256,7 +255,7 @@ mca_coll_mrailcalls_comm_query(struct ompi_communicator_t *comm, int *priority)
 {
     calls_module_t *module;
 
-    /* The two groups of an intercommunicator make different calls. */
+    /* The two groups of an intercommunicator may make different calls. */
     if (OMPI_COMM_IS_INTER(comm) || ompi_comm_size(comm) < 2) {
         return NULL;
     }

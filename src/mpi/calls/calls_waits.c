@@ -3,9 +3,10 @@
  * functions of the pml and of requests, which Open MPI calls through tables.
  * This file replaces functions in these tables.
  *
- * A replacement notes the call in private memory. notice() publishes the call
- * only if MPI's progress runs for a while before the call returns. A call that
- * returns at once costs a few stores and no clock reading.
+ * A replacement records the call in private memory. notice(), a low-priority
+ * progress function of MPI, exports the call if it runs before the call
+ * returns. A call that returns earlier costs only a few stores, and does not
+ * read the clock.
  */
 #include "config.h"
 #include "mpi/calls/mrail_calls.h"
@@ -20,21 +21,21 @@ static int is_begun;
 
 /* The call in progress. */
 static struct {
-    unsigned kind; /* 0: none */
+    unsigned kind; /* 0 if none */
     int peer, tag;
-    struct ompi_communicator_t *comm; /* NULL: unknown */
-    int is_published;
+    struct ompi_communicator_t *comm; /* NULL if unknown */
+    int is_exported;
 } now;
 
 static void end_wait(void)
 {
-    now.is_published = 0;
+    now.is_exported = 0;
     if (mca_coll_mrailcalls_file != NULL) {
         mrail_calls_wait_end(mca_coll_mrailcalls_file);
     }
 }
 
-/* Makes a call. The call counts as a wait unless a collective makes it. */
+/* Makes a call. It counts as a wait unless it is part of a collective. */
 #define AS_WAIT(_kind, _peer, _tag, _comm, _call)                              \
     do {                                                                       \
         int ret;                                                               \
@@ -48,7 +49,7 @@ static void end_wait(void)
         now.comm = _comm;                                                      \
         ret = _call;                                                           \
         now.kind = 0;                                                          \
-        if (MRAIL_UNLIKELY(now.is_published)) {                                \
+        if (MRAIL_UNLIKELY(now.is_exported)) {                                 \
             end_wait();                                                        \
         }                                                                      \
         return ret;                                                            \
@@ -85,7 +86,7 @@ static int wait_mprobe(int peer, int tag, struct ompi_communicator_t *comm,
             pml.pml_mprobe(peer, tag, comm, message, status));
 }
 
-/* A request does not name the rank for which it waits. */
+/* A request does not identify the peer, so the rank is -1. */
 static int wait_one(ompi_request_t **request, ompi_status_public_t *status)
 {
     AS_WAIT(WAIT, -1, -1, NULL, requests.req_wait(request, status));
@@ -111,17 +112,18 @@ static int wait_some(size_t count, ompi_request_t **list, int *outcount,
             requests.req_wait_some(count, list, outcount, indices, statuses));
 }
 
-/* MPI's progress calls this function while the process waits. */
+/* Exports the call in progress. MPI's progress calls this function while the
+ * process waits. */
 static int notice(void)
 {
     mrail_calls_t *calls = mca_coll_mrailcalls_file;
 
-    if (now.kind != 0 && !now.is_published && calls != NULL) {
+    if (now.kind != 0 && !now.is_exported && calls != NULL) {
         mrail_calls_wait_begin(calls, now.kind, now.peer, now.tag,
                                (now.comm != NULL)
                                    ? mca_coll_mrailcalls_index(now.comm)
                                    : MRAIL_CALLS_COMMS);
-        now.is_published = 1;
+        now.is_exported = 1;
     }
     return 0;
 }

@@ -10,7 +10,7 @@
  * The module has the highest priority. After it has counted a call, it calls
  * the function of the previous module. The component needs no LD_PRELOAD, and
  * also counts the calls of Fortran programs. It does not count persistent
- * collectives, because they start without a call of coll.
+ * collectives, because MPI_Start() does not call coll functions.
  */
 #ifndef MRAIL_MPI_CALLS_H
 #define MRAIL_MPI_CALLS_H
@@ -24,8 +24,8 @@
 /* The file of this process, or NULL. */
 extern mrail_calls_t *mca_coll_mrailcalls_file;
 
-/* Number of collectives in progress. Messages for which they wait do not count
- * as waits. Valid only without MPI_THREAD_MULTIPLE. */
+/* Number of collectives in progress. Their internal messages do not count as
+ * waits. Valid only without MPI_THREAD_MULTIPLE. */
 extern int mca_coll_mrailcalls_inside;
 
 mca_coll_base_module_t *
@@ -34,8 +34,8 @@ mca_coll_mrailcalls_comm_query(struct ompi_communicator_t *comm, int *priority);
 /* Returns the index of a communicator in the file, or MRAIL_CALLS_COMMS. */
 uint32_t mca_coll_mrailcalls_index(struct ompi_communicator_t *comm);
 
-/* Begins and ends the recording of waits. Without `begin`, `end` does
- * nothing. */
+/* Begin and end the recording of waits. Without `begin`, `end` has no
+ * effect. */
 void mca_coll_mrailcalls_waits_begin(void);
 void mca_coll_mrailcalls_waits_end(void);
 

@@ -7,8 +7,7 @@
 
 /* ---- size ---- */
 
-/* The function multiplies only once for all ranks, because every call runs
- * it. */
+/* Multiplies only once for all ranks, because it runs in every call. */
 static uint64_t largest_v(const mca_coll_mrail_args_side_t *side, int ranks,
                           int self)
 {

@@ -38,7 +38,7 @@ typedef struct mca_coll_mrail_args {
 int mca_coll_mrail_args_is_large(const mca_coll_mrail_args_t *args, int ranks,
                                  int self, uint64_t threshold);
 
-/* Fills in the segments of one side, by rank. Its buffer must not be
+/* Fills in the segments of `side`, by rank. The buffer of `side` must not be
  * MPI_IN_PLACE. */
 void mca_coll_mrail_args_segments(mca_coll_mrail_func_t func,
                                   const mca_coll_mrail_args_side_t *side,

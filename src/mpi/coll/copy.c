@@ -22,13 +22,13 @@ typedef enum direction {
     TO_HOST,
     TO_DEVICE,
     ON_DEVICES,
-    /* Copies from different GPUs take different links. */
+    /* Copies from different GPUs use different links. */
     NUM_STREAMS = ON_DEVICES + 8,
 } direction_t;
 
 typedef struct streams {
     CUcontext ctx;
-    CUstream list[NUM_STREAMS]; /* NULL: not created yet */
+    CUstream list[NUM_STREAMS]; /* NULL if not created yet */
 } streams_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -63,8 +63,8 @@ static CUresult copy_in(const mrail_cuda_t *cuda, CUstream stream, void *to,
                                     : result;
 }
 
-/* A new context may have the address of a destroyed one. The function therefore
- * creates the streams of a context again if they are invalid. */
+/* A new context may have the address of a destroyed context. If the streams of
+ * a context are invalid, the function therefore recreates them. */
 static CUresult copy_with_lock(const mrail_cuda_t *cuda, CUcontext ctx,
                                direction_t direction, void *to,
                                const void *from, size_t bytes, CUevent event)
@@ -122,8 +122,7 @@ static CUresult copy_in_context(const mrail_cuda_t *cuda, direction_t direction,
 static int fail(size_t bytes, const char *why)
 {
     fprintf(stderr,
-            "mrail: coll: a copy of %zu bytes of device memory fails: "
-            "%s\n",
+            "mrail: coll: a copy of %zu bytes of device memory failed: %s\n",
             bytes, why);
     return -EIO;
 }
@@ -154,7 +153,7 @@ int mca_coll_mrail_copy_start(void *to, const void *from, size_t bytes,
         return 0;
     }
     if (mrail_cuda_enter(range) < 0) {
-        return fail(bytes, "its context does not exist any more");
+        return fail(bytes, "the CUDA context of the memory has been destroyed");
     }
     result =
         copy_in_context(mrail_cuda_find(), direction, to, from, bytes, copy);
@@ -227,7 +226,7 @@ static void block_free(mca_coll_mrail_block_t *block)
     (void)munmap(block->memory, block->size);
 }
 
-/* Takes the smallest kept block that is large enough. Returns 0 if there is
+/* Reuses the smallest kept block that is large enough. Returns 0 if there is
  * none. */
 static int take_kept(size_t size, mca_coll_mrail_block_t *block)
 {
@@ -249,8 +248,8 @@ static int take_kept(size_t size, mca_coll_mrail_block_t *block)
     return best < MAX_KEPT;
 }
 
-/* The driver does not allocate the memory, because it would free the memory
- * together with the context. */
+/* The memory does not come from the driver, which would free it together with
+ * the context. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block)
 {

@@ -51,12 +51,12 @@ typedef enum state {
 typedef struct slot {
     const mca_coll_mrail_schedule_entry_t *entry;
     state_t state;
-    ompi_request_t *offer_request, *answer_request; /* NULL: none */
-    uct_mrail_direct_mem_t *mem;                    /* NULL: none */
+    ompi_request_t *offer_request, *answer_request; /* NULL if none */
+    uct_mrail_direct_mem_t *mem;                    /* NULL if none */
     uint64_t answer;
     offer_t offer;
     uct_mrail_direct_get_t get;
-    mca_coll_mrail_import_t *import; /* NULL: none */
+    mca_coll_mrail_import_t *import; /* NULL if none */
     mca_coll_mrail_copy_t copy;
 } slot_t;
 
@@ -64,7 +64,7 @@ struct mca_coll_mrail_direct {
     slot_t *slots;
     slot_t **active; /* slots in use */
     size_t num_slots, num_active;
-    size_t num_used;  /* number of slots taken since the exchange began */
+    size_t num_used;  /* number of slots used since the exchange began */
     size_t num_reads; /* number of slots in READY and READING */
 };
 
@@ -343,7 +343,7 @@ static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
     ++op->module->direct->num_reads;
 }
 
-/* If a copy within the node fails, later exchanges do not use such copies. */
+/* After a failed copy within the node, later exchanges avoid these copies. */
 static void refuse_peer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     op->module->is_peer_refused = 1;
@@ -370,8 +370,8 @@ static void begin_copy(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
     slot->state = STATE_COPYING;
 }
 
-/* If the sender offers more bytes than this rank expects, the check of all
- * counts reports this error later. */
+/* If the sender offers more bytes than this rank expects, check_counts()
+ * reports the error later. */
 static void accept_offer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     const mca_coll_mrail_schedule_entry_t *entry = slot->entry;
@@ -398,9 +398,9 @@ void mca_coll_mrail_count_rails(const uint64_t *planned,
     }
 }
 
-/* Ends a READ. If the peer is lost, sends no answer. After any other failure,
- * requests the bytes as a message, because the pml can still reach the peer.
- * Returns 1 if the slot has ended. */
+/* Completes a READ. If the peer is lost, does not answer. After any other
+ * failure, requests the bytes as a message, because the pml can still reach the
+ * peer. Returns 1 if the message is complete. */
 static int end_read(mca_coll_mrail_op_t *op, slot_t *slot, int status)
 {
     --op->module->direct->num_reads;
@@ -471,7 +471,7 @@ static int advance_copying(mca_coll_mrail_op_t *op, slot_t *slot)
     return 0;
 }
 
-/* Returns 1 if the slot has ended. */
+/* Returns 1 if the message is complete. */
 static int advance(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     state_t from;

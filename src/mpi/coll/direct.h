@@ -11,9 +11,9 @@
  * Within a node, the sender exports device memory instead, and the copy engine
  * of the receiver copies from it over the links between GPUs (peer.h).
  *
- * If either side cannot register its memory, or a device refuses the READ, the
+ * If either side cannot register its memory, or a device rejects the READ, the
  * offer or the answer reports it, and the pml sends the bytes as a message. If
- * the peer is lost, the call ends with an error.
+ * the peer is lost, the call fails.
  *
  * A slow rail must not delay the exchange: after twice the time that the plan
  * forecasts, plus 10 ms, any rail may carry the remaining bytes.
@@ -30,7 +30,7 @@
 /* Looks up the functions of the transport. `transport` is its dlopen(3)
  * handle. */
 void mca_coll_mrail_direct_find(void *transport);
-/* is_threaded: several threads may call MPI at the same time. */
+/* `is_threaded` is 1 if several threads may call MPI at the same time. */
 void mca_coll_mrail_direct_init(int is_threaded);
 /* Fills in the address and the lanes of this process. */
 void mca_coll_mrail_direct_entry_fill(mca_coll_mrail_rank_entry_t *entry);
@@ -56,7 +56,7 @@ void mca_coll_mrail_direct_send(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
 void mca_coll_mrail_direct_recv(mca_coll_mrail_op_t *op,
                                 const mca_coll_mrail_schedule_entry_t *entry);
-/* Returns the time at which the quotas of an exchange that begins now end, in
+/* Returns the time at which the quotas expire if the exchange begins now, in
  * nanoseconds of mrail_clock_now(). */
 uint64_t mca_coll_mrail_direct_until(const mca_coll_mrail_schedule_t *schedule);
 /* Returns 1 while direct messages are in progress. Stores errors in op->ret. */

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uct_mrail_direct_ops_t *ops; /* NULL: not available */
+static const uct_mrail_direct_ops_t *ops; /* NULL if not available */
 static int is_threaded;
 
-/* Endpoints by rank in MPI_COMM_WORLD; NULL: not created yet. */
+/* Endpoints by rank in MPI_COMM_WORLD; NULL if not created yet. */
 static uct_mrail_direct_ep_t **eps;
 static size_t num_eps;
 static pthread_mutex_t eps_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,8 +60,8 @@ void mca_coll_mrail_direct_close(void)
 }
 
 /* Passes the uplinks between this process and a rank, as the topology file
- * lists them, to the transport. If the transport has no memory for them, its
- * lanes carry equal parts. */
+ * lists them, to the transport. If the transport cannot store them, its lanes
+ * carry equal parts. */
 static void announce_uplinks(const mca_coll_mrail_topology_t *topology,
                              uint32_t rank, uct_mrail_direct_ep_t *ep)
 {

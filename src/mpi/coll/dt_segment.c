@@ -64,9 +64,10 @@ static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
  */
 struct mca_coll_mrail_dt_cursor {
     const mca_coll_mrail_dt_segment_t *segment;
-    uint64_t at;   /* offset at which the last call ended; NOWHERE: unusable */
+    uint64_t at;   /* offset at which the last call stopped, or NOWHERE if
+                    * unusable */
     uint64_t base; /* start of the element with offset `at` */
-    int is_pack;   /* 1: `writer` does not exist */
+    int is_pack;   /* 1 if `writer` does not exist */
     opal_convertor_t reader, writer;
 };
 #define NOWHERE UINT64_MAX
@@ -199,8 +200,8 @@ static void cursor_put(mca_coll_mrail_dt_cursor_t *cursor,
 
 /* ---- elements ---- */
 
-/* A saved state to which a convertor can return, unless the datatype is nested
- * very deeply. */
+/* A saved state of a convertor. Very deeply nested datatypes cannot be
+ * saved. */
 #define MAX_STACK 32u
 typedef struct place {
     opal_convertor_t convertor;
@@ -216,7 +217,7 @@ static void place_save(const opal_convertor_t *convertor, place_t *place)
     }
 }
 
-/* Returns 0 if the convertor cannot return to the saved state. */
+/* Returns 0 if the state could not be saved or restored. */
 static int place_restore(opal_convertor_t *convertor, const place_t *place)
 {
     if (convertor->stack_size > MAX_STACK) {
@@ -284,7 +285,7 @@ static int part_of_elements(mca_coll_mrail_dt_cursor_t *cursor, void *to,
     cursor->base += stays ? 0 : whole;
     if (stays && (!place_restore(&cursor->reader, &reader) ||
                   (to == NULL && !place_restore(&cursor->writer, &writer)))) {
-        cursor->at = NOWHERE; /* the call ends here */
+        cursor->at = NOWHERE; /* the call stops here */
     }
     return ret;
 }

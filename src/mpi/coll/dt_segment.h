@@ -20,7 +20,7 @@ typedef struct mca_coll_mrail_dt_segment {
     ompi_datatype_t *type;
     uint64_t bytes;
     char *first; /* first byte, or NULL if there are gaps */
-    /* 1: the caller states that this is device memory; it has no gaps */
+    /* 1 if the caller states that this is device memory; it has no gaps */
     int is_device;
 } mca_coll_mrail_dt_segment_t;
 
@@ -42,8 +42,8 @@ typedef struct mca_coll_mrail_dt_cursors {
 
 void mca_coll_mrail_dt_cursors_cleanup(mca_coll_mrail_dt_cursors_t *cursors);
 
-/* Packs bytes [offset, offset + length), all of which must exist. `cursors` may
- * be NULL. Returns 0 or -EIO. */
+/* Packs bytes [offset, offset + length), which must be within the segment.
+ * `cursors` may be NULL. Returns 0 or -EIO. */
 int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
                                    mca_coll_mrail_dt_cursors_t *cursors,
                                    uint64_t offset, void *to, size_t length);

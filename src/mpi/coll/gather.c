@@ -78,8 +78,8 @@ static size_t start_of(const mca_coll_mrail_gather_t *gather, unsigned place)
 }
 
 /* Sends the blocks collected so far, including this rank's, to the rank `far`
- * places below this one, and receives as many from the rank `far` places above.
- * Both ranks know the sizes, so they send no empty message. */
+ * ranks below this one, and receives as many from the rank `far` ranks above.
+ * Both ends know the sizes, so they omit empty messages. */
 static int start_port_blocks(mca_coll_mrail_gather_t *gather, unsigned far,
                              unsigned from, unsigned to)
 {
@@ -98,7 +98,7 @@ static int start_port_blocks(mca_coll_mrail_gather_t *gather, unsigned far,
     return ret;
 }
 
-/* An operand that arrives twice does not change the result. */
+/* An operand may arrive twice, which does not change the result. */
 static int start_port_words(mca_coll_mrail_gather_t *gather, unsigned from,
                             unsigned to)
 {

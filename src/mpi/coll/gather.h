@@ -2,10 +2,10 @@
  * A nonblocking allgather and a nonblocking reduction over the pml: Bruck's
  * algorithm with one or more ports. In each round, a rank sends the blocks that
  * it has collected to as many ranks as it has ports. With
- * MCA_COLL_MRAIL_GATHER_PORTS ports, one round suffices for up to 16 ranks, and
- * two for up to 256. Fewer rounds take less time, because every round must wait
- * until all ranks have been scheduled. One port, on the other hand, takes the
- * fewest messages and instructions: 3 messages for 8 ranks, and 6 for 64.
+ * MCA_COLL_MRAIL_GATHER_PORTS ports, one round is enough for up to 16 ranks,
+ * and two for up to 256. Fewer rounds take less time, because every round must
+ * wait until all ranks have been scheduled. One port, on the other hand, needs
+ * the fewest messages and instructions: 3 messages for 8 ranks, and 6 for 64.
  *
  * A gather collects one block from every rank. The blocks may differ in size if
  * all ranks know all sizes. The reduction computes the bitwise AND of two words
@@ -31,7 +31,7 @@ typedef struct mca_coll_mrail_gather {
     size_t max_bytes; /* capacity for all blocks */
     size_t block;     /* bytes per block; unused if there are `starts` */
     /* offset of each block, in the order of `blocks`, and the end of the last
-     * one; NULL: all blocks have the same size */
+     * one; NULL if all blocks have the same size */
     const size_t *starts;
     int is_reduction;
     /* operand of this rank, which the result replaces; then operands of other
@@ -49,11 +49,11 @@ typedef struct mca_coll_mrail_gather {
 /* Initialises the object without memory for blocks. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
                                struct ompi_communicator_t *comm);
-/* Makes room for blocks of this many bytes in total, and keeps their content.
+/* Reserves memory for blocks of this total size, and preserves their content.
  * Returns 0, or -ENOMEM with the object unchanged. */
 int mca_coll_mrail_gather_reserve(mca_coll_mrail_gather_t *gather,
                                   size_t bytes);
-/* Frees the memory of the object. No request may be in flight. */
+/* Frees the memory of the object. All requests must have completed. */
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather);
 
 /* Returns the address to which the caller writes this rank's block before the
@@ -66,9 +66,10 @@ mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
 
 /* Start a gather of equal blocks; a gather of blocks that begin at starts[0] =
  * 0, starts[1] and so on, in the order of `blocks`; and a reduction of `words`.
- * There must be room for the blocks, and `starts` must stay valid. `ports` is 1
- * to MCA_COLL_MRAIL_GATHER_PORTS, and equal on all ranks. No other message may
- * use `tag` until the operation ends. Return OMPI_SUCCESS or OMPI_ERR_*. */
+ * Memory for the blocks must be reserved, and `starts` must stay valid. `ports`
+ * is 1 to MCA_COLL_MRAIL_GATHER_PORTS, and equal on all ranks. Other messages
+ * must not use `tag` until the operation is complete. Return OMPI_SUCCESS or
+ * OMPI_ERR_*. */
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag);
 int mca_coll_mrail_gather_start_sized(mca_coll_mrail_gather_t *gather,
@@ -91,7 +92,7 @@ mca_coll_mrail_gather_place(const mca_coll_mrail_gather_t *gather,
                                   : rank + gather->num_ranks - gather->self;
 }
 
-/* Returns the block of a rank, once the gather has ended. */
+/* Returns the block of a rank, once the gather is complete. */
 static inline const void *
 mca_coll_mrail_gather_block(const mca_coll_mrail_gather_t *gather,
                             unsigned rank)

@@ -41,7 +41,7 @@ void mca_coll_mrail_gpus_destroy(mca_coll_mrail_gpus_t *gpus)
     }
 }
 
-/* ---- rates, in bytes per second; 0: no link, or an unknown one ---- */
+/* ---- rates, in bytes per second; 0 if there is no known link ---- */
 
 static double limited(double rate)
 {

@@ -24,18 +24,20 @@ typedef enum mca_coll_mrail_gpu_links {
 typedef struct mca_coll_mrail_gpus {
     uint32_t num_ranks, num_nodes;
     const uint32_t *node_of; /* by rank */
-    /* the topology file, and the number of each rank in it; NULL: no file */
+    /* the topology file, and the number of each rank in it; NULL if there is no
+     * file */
     const mrail_plan_topo_t *file;
     const uint32_t *world;
     mrail_cuda_links_t *entries; /* by rank */
     uint8_t *links;              /* by node: mca_coll_mrail_gpu_links_t */
-    int is_known;                /* 1: the entries have been exchanged */
-    int has_all;                 /* 1: every rank has a GPU */
+    int is_known;                /* 1 if the entries have been exchanged */
+    int has_all;                 /* 1 if every rank has a GPU */
     int any_pairwise;
-    int is_refused; /* 1: relay slots in device memory are not possible */
+    int is_refused; /* 1 if relay slots cannot be in device memory */
 } mca_coll_mrail_gpus_t;
 
-/* The caller keeps the arrays. Returns 0 or -ENOMEM. */
+/* The caller owns the arrays, which must outlive the object. Returns 0 or
+ * -ENOMEM. */
 int mca_coll_mrail_gpus_create(uint32_t num_ranks, uint32_t num_nodes,
                                const uint32_t *node_of,
                                const mrail_plan_topo_t *file,
@@ -43,7 +45,7 @@ int mca_coll_mrail_gpus_create(uint32_t num_ranks, uint32_t num_nodes,
                                mca_coll_mrail_gpus_t **gpus_p);
 void mca_coll_mrail_gpus_destroy(mca_coll_mrail_gpus_t *gpus);
 
-/* Evaluates `entries`, in which the caller has stored those of all ranks. */
+/* Evaluates `entries`, which the caller has filled in for all ranks. */
 void mca_coll_mrail_gpus_set(mca_coll_mrail_gpus_t *gpus);
 
 /* Adds the links of a rank's GPU to the topology of a plan, which already has

@@ -4,8 +4,8 @@
 #include "base/util.h"
 
 /* An exchange of more than this number of windows has no limit. A limit would
- * gain little, and the engine balances best when it has all messages (decision
- * 0012). */
+ * save little time, and the engine balances best when it has all messages
+ * (decision 0012). */
 #define LONG 10u
 
 uint64_t
@@ -29,8 +29,8 @@ mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,
     return (bytes < 1) ? 1 : (bytes < 1e18) ? (uint64_t)bytes : (uint64_t)1e18;
 }
 
-/* Returns 1 if a message is longer than twice the mean. Such messages would
- * delay the others. */
+/* Returns 1 if a message is longer than twice the mean. A limit would let long
+ * messages delay shorter ones. */
 static int is_skewed(const mca_coll_mrail_load_t *load)
 {
     return load->largest / 2 > load->sum / load->count;

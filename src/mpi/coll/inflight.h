@@ -2,16 +2,16 @@
  * The in-flight limit of an exchange without a plan.
  *
  * In step k of P - 1, rank r sends to r + k and receives from r - k. A rank
- * that starts all steps at once queues every message before any completes.
- * Ranks that share its cores then start late, and rails are idle at the
- * beginning and end of a short exchange. A step therefore waits for earlier
+ * that starts all steps simultaneously queues every message before any
+ * completes. Ranks that share its cores then start late, and rails are idle at
+ * the beginning and end of a short exchange. A step therefore waits for earlier
  * steps while too many bytes are in flight. The limit is the number of bytes
  * that the rank's share of its rails can move in a given time. The functions
  * are pure.
  *
  * Each rank decides alone. A step waits only for earlier steps, which later
- * steps do not delay. No rank can therefore wait indefinitely, even if the
- * ranks decide differently.
+ * steps do not delay. Deadlocks are therefore impossible, even if the ranks
+ * decide differently.
  */
 #ifndef MRAIL_MPI_COLL_INFLIGHT_H
 #define MRAIL_MPI_COLL_INFLIGHT_H
@@ -48,7 +48,8 @@ uint64_t
 mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,
                               unsigned num_ranks, unsigned self);
 
-/* Returns the in-flight limit of an exchange in bytes. UINT64_MAX: no limit. */
+/* Returns the in-flight limit of an exchange in bytes. UINT64_MAX means no
+ * limit. */
 uint64_t mca_coll_mrail_inflight_window(uint64_t inflight_bytes,
                                         const mca_coll_mrail_load_t *out,
                                         const mca_coll_mrail_load_t *in);

@@ -22,9 +22,9 @@ typedef struct mca_coll_mrail_mode {
     /* number of further calls that have a round even if there is nothing to
      * plan */
     unsigned grace_calls;
-    unsigned period; /* calls to skip between rounds; 0: none */
+    unsigned period; /* calls to skip between rounds; 0 if none */
     unsigned left;   /* calls left to skip */
-    /* 1: this rank has had a demand worth planning since the last round */
+    /* 1 if this rank has had a demand worth planning since the last round */
     int wanted;
 } mca_coll_mrail_mode_t;
 
@@ -49,8 +49,8 @@ static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
     return 0;
 }
 
-/* Returns 1 if the mode has backed off, because a round is likely to find
- * nothing to plan. */
+/* Returns 1 if the mode has backed off, because rounds are unlikely to find
+ * demands to plan. */
 static inline int
 mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
 {

@@ -27,7 +27,7 @@ static char key[] = "mrail.coll.entry";
 
 static mca_coll_mrail_rank_entry_t mine = {.version = MCA_COLL_MRAIL_ABSENT};
 
-/* Entries of this job by rank in MPI_COMM_WORLD; NULL: not read yet. */
+/* Entries of this job by rank in MPI_COMM_WORLD; NULL if not read yet. */
 static const mca_coll_mrail_rank_entry_t **table;
 static size_t table_size;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -99,7 +99,7 @@ void mca_coll_mrail_modex_publish(const mca_coll_mrail_rank_entry_t *entry)
 {
     mine = *entry;
     if (modex_put(&mine, sizeof(mine)) < 0) {
-        mine = absent; /* the other processes get no entry either */
+        mine = absent; /* the other processes receive no entry either */
     }
 }
 

@@ -26,10 +26,11 @@
  *   export     forecasts for reports                     mrail_coll_export.c
  *
  * All ranks of a communicator make the same decision about a call and its plan,
- * because they base it on the records that they have exchanged. No rank can
- * therefore wait for a rank that decided otherwise. Calls without a plan go to
- * the previous module, which Open MPI would use if this one did not exist. The
- * exception is MPI_Alltoallv of ranks that need no plan (inflight.h).
+ * because they base it on the records that they have exchanged. A rank
+ * therefore never waits for a rank that decided otherwise. Calls without a plan
+ * go to the previous module, which Open MPI would use if this one did not
+ * exist. The exception is MPI_Alltoallv of ranks that need no plan
+ * (inflight.h).
  *
  * When a communicator is created, the entries of its processes (modex.h) show
  * whether its calls can be planned. If they cannot, most of its calls need no
@@ -41,7 +42,8 @@
  * may overlap.
  *
  * Locking: threads that wait in MPI, and those that make progress, advance the
- * ops. module->is_busy admits one thread at a time to a communicator.
+ * ops. module->is_busy limits the progress of a communicator to one thread at a
+ * time.
  */
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
@@ -76,14 +78,23 @@
 
 /* ---- component ---- */
 
+/* How relays with buffers on GPUs copy. */
+typedef enum mca_coll_mrail_gpu {
+    MCA_COLL_MRAIL_GPU_AUTO, /* as copy: it leaves all multiprocessors to
+                              * the application */
+    MCA_COLL_MRAIL_GPU_COPY,
+    MCA_COLL_MRAIL_GPU_KERNEL
+} mca_coll_mrail_gpu_t;
+
 typedef struct mca_coll_mrail_settings {
     int priority;
     int verbose;
+    int gpu; /* mca_coll_mrail_gpu_t */
     unsigned long long relay_threshold, relay_chunk_size, relay_buffers;
     unsigned long long relay_memory, copy_bandwidth, rail_bandwidth,
         inflight_us;
     bool cross_rail, plan_budget;
-    char *topology; /* path of the topology file; NULL or empty: none */
+    char *topology; /* path of the topology file; NULL or empty if none */
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
 
@@ -94,8 +105,8 @@ typedef struct mca_coll_mrail_counters {
     unsigned long long agreement_ns, plan_ns, exchange_ns;
     unsigned long long limited_calls, nonblocking_calls, unchanged_calls;
     unsigned long long peer_bytes, staged_bytes;
-    /* bytes of direct and relayed READs, by the place of the rail in the list of
-     * uct_mrail_rails() */
+    /* bytes of direct and relayed READs, by the index of the rail in the list
+     * of uct_mrail_rails() */
     unsigned long long rail_planned_bytes[UCT_MRAIL_MAX_RAILS];
     unsigned long long rail_carried_bytes[UCT_MRAIL_MAX_RAILS];
     mca_coll_mrail_uplinks_t uplinks; /* only with verbose 3 */
@@ -112,7 +123,8 @@ extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
  * the process does not use mrail. */
 unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
 
-/* Returns the topology file of this process, or NULL if the user named none. */
+/* Returns the topology file of this process, or NULL if the user has not set
+ * one. */
 const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void);
 
 /* ---- module ---- */
@@ -130,16 +142,16 @@ typedef struct mca_coll_mrail_staged mca_coll_mrail_staged_t;
 typedef struct mca_coll_mrail_agreement {
     int any_cannot, any_wanted, any_broken, any_new_gpu;
     uint64_t largest;  /* largest demand that any rank announces */
-    int is_mismatched; /* 1: a receiver expects more or fewer bytes than are
+    int is_mismatched; /* 1 if a receiver expects more or fewer bytes than are
                         * sent */
 } mca_coll_mrail_agreement_t;
 
 /* Relay buffers in one kind of memory. */
 typedef struct mca_coll_mrail_pool {
     mrail_relay_shape_t shape;    /* shape of `memory`, or of the next memory */
-    mrail_relay_memory_t *memory; /* NULL: none so far */
-    mrail_relay_t *relay;         /* NULL: no plan has needed it so far */
-    mca_coll_mrail_net_t *net;    /* NULL: no READs between nodes */
+    mrail_relay_memory_t *memory; /* NULL if none so far */
+    mrail_relay_t *relay;         /* NULL if no plan has needed it so far */
+    mca_coll_mrail_net_t *net;    /* NULL if there are no READs between nodes */
 } mca_coll_mrail_pool_t;
 
 struct mca_coll_mrail_module {
@@ -155,46 +167,50 @@ struct mca_coll_mrail_module {
     mca_coll_mrail_mode_t modes[MCA_COLL_MRAIL_NUM_FUNCS];
     /* bytes; rank 0's value once the topology is known */
     uint64_t relay_threshold;
-    /* reason why later calls are not planned; NULL: they may be planned */
+    /* reason why later calls are not planned; NULL if they may be planned */
     const char *away;
     /* `away` as of the last agreement round of a blocking call. It is equal on
      * all ranks, whereas `away` may not be equal yet. */
     const char *agreed_away;
-    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* the text of `away`, if it has names */
-    int is_logged;                     /* 1: the reason has been printed */
-    int is_multi_rail; /* 1: plans are possible, and ranks have several rails */
-    /* 1: the ranks have decided about pairwise exchanges */
+    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* the text of `away`, if it contains
+                                        * names */
+    int is_logged;                     /* 1 if the reason has been printed */
+    int is_multi_rail; /* 1 if plans are possible, and ranks have several
+                        * rails */
+    /* 1 if the ranks have decided about pairwise exchanges */
     int is_pairwise_known;
-    uint64_t inflight_bytes; /* see inflight.h; 0: no pairwise exchanges */
+    uint64_t inflight_bytes; /* see inflight.h; 0 for no pairwise exchanges */
     /* used by mrail_coll_pairwise.c if inflight_bytes is not 0 */
     ompi_request_t **requests;
     int num_nonblocking; /* number of nonblocking ops; atomic */
     mrail_list_t active; /* node of the list in mrail_coll_op.c */
     int pins;            /* number of threads that advance `ops` */
-    int first_tag;       /* first tag of the ops; 0: none yet */
+    int first_tag;       /* first tag of the ops; 0 if none yet */
     unsigned num_ops;
     mca_coll_mrail_op_t
-        *spare; /* op for blocking calls; NULL: in use, or not created yet */
+        *spare; /* op for blocking calls; NULL if in use, or not created yet */
     int posted_lock;        /* locks `posted`; held for a few instructions */
-    mrail_list_t posted;    /* new ops, in the order of the calls */
+    mrail_list_t posted;    /* new ops, in call order */
     int is_busy;            /* locks all fields below */
-    mrail_list_t ops;       /* started ops, in the order of the calls */
+    mrail_list_t ops;       /* started ops, in call order */
     unsigned num_exchanges; /* number of ops in an exchange without a plan */
     mca_coll_mrail_op_t *relaying; /* the op with a planned exchange, or NULL */
 
     /* state of the steps: */
-    int is_agreed; /* 1: all ranks have the memory for agreement rounds */
-    int is_ready;  /* 1: this rank has the memory that the next steps need */
-    mca_coll_mrail_topology_t *topology; /* NULL: `away` is set */
-    /* by rank: its rank in MPI_COMM_WORLD; NULL: there is no topology file */
+    int is_agreed; /* 1 if all ranks have the memory for agreement rounds */
+    int is_ready;  /* 1 if this rank has the memory that the next steps need */
+    mca_coll_mrail_topology_t *topology; /* NULL if `away` is set */
+    /* by rank: its rank in MPI_COMM_WORLD; NULL if there is no topology file */
     uint32_t *world;
     mca_coll_mrail_schedule_t *schedule;
-    mrail_plans_comm_t *plans; /* where forecasts are exported; NULL: nowhere */
-    int has_plans;             /* 1: `plans` is set */
+    mrail_plans_comm_t *plans; /* where forecasts are exported; NULL if they are
+                                * not exported */
+    int has_no_place;          /* 1 if all places were in use */
     /* last agreement records of all ranks, and those that are arriving */
     mca_coll_mrail_records_t records, incoming;
     mca_coll_mrail_agreement_t agreement; /* summary of `records` */
-    /* 1: these records equal the previous ones, so the next ones probably do */
+    /* 1 if these records equal the previous ones, so the next ones probably
+     * do */
     int is_steady;
     mca_coll_mrail_gather_t gather;
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS]; /* last announced */
@@ -202,7 +218,7 @@ struct mca_coll_mrail_module {
     unsigned plan_cost_level; /* level to announce; see plan_cost.h */
     pthread_t planner; /* thread that makes a plan; see mrail_coll_plan.c */
     int has_planner;
-    int is_planning; /* atomic: 1 until the thread is done */
+    int is_planning; /* atomic; 1 until the thread is done */
     uint64_t *own;   /* record of this rank, while it is being written */
     size_t own_words;
     /* in words, and equal on all ranks: `room` is the total record length for
@@ -212,9 +228,9 @@ struct mca_coll_mrail_module {
     size_t *starts; /* positions for the second round; see gather.h */
     mrail_relay_memory_t host_memory;
     mca_coll_mrail_pool_t host_pool, device_pool;
-    int gpu; /* ordinal of the GPU that other ranks know; -1: none */
-    mca_coll_mrail_direct_t *direct; /* NULL: no plan has had READs so far */
-    /* 1: a copy from the device memory of another process has failed */
+    int gpu; /* ordinal of the GPU that other ranks know; -1 if none */
+    mca_coll_mrail_direct_t *direct; /* NULL if no plan has had READs so far */
+    /* 1 if a copy from the device memory of another process has failed */
     int is_peer_refused;
 };
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
@@ -229,12 +245,13 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry);
 /* Logs one line about this communicator, at rank 0 only. */
 void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
                         const char *why);
-/* Logs once, in verbose mode, why calls on the communicator are not planned. */
+/* In verbose mode, logs once the reason why calls on the communicator are not
+ * planned. */
 void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 
 /* ---- ops ---- */
 
-/* Result code in addition to those of Open MPI: the call goes to the previous
+/* Result code in addition to Open MPI's codes: the call goes to the previous
  * module. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
@@ -243,10 +260,10 @@ void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
-    MCA_COLL_MRAIL_VOTE,   /* ask whether any rank has a large demand */
-    MCA_COLL_MRAIL_SAME,   /* ask whether any rank's record has changed */
+    MCA_COLL_MRAIL_VOTE,   /* vote on whether any rank has a large demand */
+    MCA_COLL_MRAIL_SAME,   /* vote on whether any rank's record has changed */
     MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
-    MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for these */
+    MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for them */
     MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */
     MCA_COLL_MRAIL_GPUS,   /* exchange the GPUs of the ranks */
     MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
@@ -264,10 +281,10 @@ struct mca_coll_mrail_op {
     mrail_list_t node;                    /* node of module->ops */
     mca_coll_mrail_module_t *module;
     mca_coll_mrail_step_t step;
-    int is_started; /* 0: the op waits for earlier ops */
+    int is_started; /* 0 if the op waits for earlier ops */
     int is_blocking;
     mca_coll_mrail_func_t func;
-    /* atomic; 1: the waiting thread of a blocking op may return */
+    /* atomic; 1 if the waiting thread of a blocking op may return */
     int is_finished;
     int tag;        /* the op owns this tag and the six below */
     unsigned flags; /* MCA_COLL_MRAIL_* flags of record.h */
@@ -276,14 +293,15 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_dt_cursors_t cursors; /* of flows, during an exchange */
     /* copy of the receive buffer for MPI_IN_PLACE; otherwise NULL */
     char *copy;
-    /* NULL: all buffers are host memory. Nonblocking ops own the shadows. */
+    /* NULL if all buffers are host memory. Nonblocking ops own the shadows. */
     mca_coll_mrail_shadows_t *shadows;
-    mca_coll_mrail_staged_t *staged; /* NULL: not needed so far */
-    ompi_request_t *previous; /* request of the previous module; NULL: none */
+    mca_coll_mrail_staged_t *staged; /* NULL if not needed so far */
+    ompi_request_t *previous; /* request of the previous module; NULL if none */
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to each rank and one from it */
-    int is_planned;        /* 1: module->schedule is valid for this op */
-    /* 1: the op sends empty messages, too, because receivers may expect more */
+    int is_planned;        /* 1 if module->schedule is valid for this op */
+    /* 1 if the op also sends empty messages, because receivers may expect
+     * more */
     int is_mismatched;
     int is_relaying;
     mrail_ns_t from_ns; /* start of the step or of the exchange */
@@ -331,9 +349,9 @@ mca_coll_mrail_op_tag_chunk_message(const mca_coll_mrail_op_t *op)
 mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
                                            mca_coll_mrail_func_t func,
                                            int is_blocking);
-/* Starts an op. error: OMPI_SUCCESS, or the reason why this rank cannot take
- * part; all ranks then end the call with an error. Returns OMPI_SUCCESS, or an
- * error, in which case the op is freed. */
+/* Starts an op. `error` is OMPI_SUCCESS, or an error that prevents this rank
+ * from taking part; the call then fails on all ranks. Returns OMPI_SUCCESS, or
+ * an error, in which case the op is freed. */
 int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op,
                            const mca_coll_mrail_args_t *args, int error);
 /* Starts a nonblocking op that ends after op->previous. */
@@ -342,8 +360,8 @@ void mca_coll_mrail_op_follow(mca_coll_mrail_op_t *op);
  * MCA_COLL_MRAIL_PASS. */
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);
 
-/* Removes a module that is being destroyed from the list of the process. None
- * of its ops may be in progress. */
+/* Removes a module that is being destroyed from the list of the process. All
+ * its ops must be complete. */
 void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module);
 /* Stops the progress of nonblocking ops when the component closes. */
 void mca_coll_mrail_ops_close(void);
@@ -359,7 +377,7 @@ typedef struct mca_coll_mrail_step_ops {
     const size_t *(*starts)(const mca_coll_mrail_op_t *op);
     void (*fill)(mca_coll_mrail_op_t *op, void *mine);
     mca_coll_mrail_step_t (*take)(mca_coll_mrail_op_t *op);
-    int is_sparing; /* 1: prefer few messages to few rounds */
+    int is_sparing; /* 1 to prefer few messages over few rounds */
 } mca_coll_mrail_step_ops_t;
 
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
@@ -377,13 +395,13 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
  * module->topology, or module->away and agreed_away. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
                                   struct ompi_communicator_t *comm);
-/* Allocates the memory for the steps. Later calls do nothing. Returns 0 or
+/* Allocates the memory for the steps. Later calls have no effect. Returns 0 or
  * -ENOMEM. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
-/* Set the operand, and return the result, of a reduction that determines
- * whether a condition holds on all ranks. */
+/* These functions set the operand, and return the result, of a reduction that
+ * determines whether a condition holds on all ranks. */
 static inline void mca_coll_mrail_set_ok(mca_coll_mrail_gather_t *gather,
                                          int is_ok)
 {
@@ -408,7 +426,7 @@ mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *why);
 
-/* Returns the number of bytes that this rank sends to all others. */
+/* Returns the number of bytes that this rank sends to other ranks. */
 uint64_t mca_coll_mrail_bytes_for_others(const mca_coll_mrail_op_t *op);
 
 /* Decides about a call from module->agreement. */
@@ -417,17 +435,20 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op);
 /* Executes the plan on which all ranks have agreed. */
 mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op);
 
-/* Make the plan for module->records. _progress returns 1 once the plan is
- * made. */
+/* These functions make the plan for module->records. _progress returns 1 once
+ * it is made. */
 void mca_coll_mrail_plan_start(mca_coll_mrail_op_t *op);
 int mca_coll_mrail_plan_progress(mca_coll_mrail_op_t *op);
 
-/* At verbosity 2, rank 0 prints the forecast of the schedule, and whether it is
- * executed. */
+/* At verbosity 2 or higher, rank 0 prints the forecast of the schedule, and
+ * whether it is executed. At verbosity 3, it also prints the load of each link,
+ * and every process counts its uplinks. */
 void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
 
 /* Rank 0 exports the forecast of a new schedule to the telemetry files. */
 void mca_coll_mrail_export(mca_coll_mrail_module_t *module);
+/* The communicator is freed: others may use its place in the file. */
+void mca_coll_mrail_export_free(const mca_coll_mrail_module_t *module);
 void mca_coll_mrail_export_close(void);
 
 /* Decides about a large call: executes its schedule, or makes one. */
@@ -483,7 +504,7 @@ void mca_coll_mrail_post_send(mca_coll_mrail_op_t *op,
 
 /* Posts the schedule if op->is_planned, or else all messages. */
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
-/* Returns 1 if the exchange has ended; op->ret is then the result. */
+/* Returns 1 if the exchange is complete; op->ret is then the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
 /* Relay operations whose network hops are messages or READs, respectively.

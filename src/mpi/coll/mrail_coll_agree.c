@@ -49,8 +49,8 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote = {
 
 /* ---- the plan ---- */
 
-/* Informs the mode whether the call was worth its round. If calls cannot be
- * planned, or plans gain nothing, the mode backs off. */
+/* Informs the mode whether the call justified its round. If calls cannot be
+ * planned, or plans save no time, the mode backs off. */
 static void vote(mca_coll_mrail_op_t *op, int pays)
 {
     if (op->is_blocking) {
@@ -64,7 +64,8 @@ mca_coll_mrail_step_t mca_coll_mrail_go(mca_coll_mrail_op_t *op)
     return MCA_COLL_MRAIL_EXCHANGE;
 }
 
-/* Executes the plan on which the ranks have agreed, if it is worth its cost. */
+/* Passes the result of the agreement to the mode, and prints the forecast in
+ * verbose mode. Returns 1 if the schedule must be executed. */
 static int pays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_forecast_t *forecast = &op->module->schedule->forecast;
@@ -98,8 +99,8 @@ static int need_gpus(const mca_coll_mrail_module_t *module)
 
 /* ---- decision ---- */
 
-/* The call fails on all ranks, because one of them cannot take part. That rank
- * has printed why. */
+/* The call fails on all ranks, because one rank cannot take part. That rank has
+ * printed the reason. */
 static mca_coll_mrail_step_t end_broken(mca_coll_mrail_op_t *op)
 {
     vote(op, op->module->agreement.any_wanted);
@@ -123,7 +124,7 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
     }
     if (agreement->any_cannot && mca_coll_mrail_settings.verbose > 1) {
         mca_coll_mrail_log(module, "left to Open MPI",
-                           "a rank has no memory for the call");
+                           "a rank is out of memory");
     }
     if (agreement->any_cannot || !is_large) {
         vote(op, agreement->any_wanted && !agreement->any_cannot);
@@ -135,9 +136,10 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
 
 /* ---- agreement on the plan ---- */
 
-/* The plan is executed only if every rank computed the same plan, from which
- * the decision to execute it follows. If a rank has another build of the
- * planner, or runs out of memory, all ranks execute the call without a plan. */
+/* The plan is executed only if every rank computed the same plan, because each
+ * rank derives the decision to execute it from the plan. If a rank has another
+ * build of the planner, or runs out of memory, all ranks execute the call
+ * without a plan. */
 static void agree_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;

@@ -35,6 +35,7 @@ mca_coll_mrail_settings_t mca_coll_mrail_settings = {
     .inflight_us = 2000,
     .cross_rail = true,
     .plan_budget = true,
+    .gpu = MCA_COLL_MRAIL_GPU_AUTO,
 };
 mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -175,6 +176,28 @@ static void register_counter(const number_t *counter,
         notify, ctx);
 }
 
+static void register_gpu(const mca_base_component_t *component)
+{
+    static const mca_base_var_enum_value_t ways[] = {
+        {MCA_COLL_MRAIL_GPU_AUTO, "auto"},
+        {MCA_COLL_MRAIL_GPU_COPY, "copy"},
+        {MCA_COLL_MRAIL_GPU_KERNEL, "kernel"},
+        {0, NULL}};
+    mca_base_var_enum_t *enumerator = NULL;
+
+    (void)mca_base_var_enum_create("coll_mrail_gpu", ways, &enumerator);
+    (void)mca_base_component_var_register(
+        component, "gpu",
+        "how relays copy between GPUs: copy, by copy engines; kernel, by a "
+        "kernel, which occupies multiprocessors during exchanges; auto, by "
+        "copy engines",
+        MCA_BASE_VAR_TYPE_INT, enumerator, 0, 0, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.gpu);
+    if (enumerator != NULL) {
+        OBJ_RELEASE(enumerator);
+    }
+}
+
 static int coll_register(void)
 {
     const mca_base_component_t *component =
@@ -209,6 +232,7 @@ static int coll_register(void)
         "mrail-topology(5); its ranks are those of MPI_COMM_WORLD",
         MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.topology);
+    register_gpu(component);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(numbers); ++i) {
         (void)mca_base_component_var_register(
             component, numbers[i].name, numbers[i].help,

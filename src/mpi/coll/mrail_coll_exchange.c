@@ -287,17 +287,16 @@ static int check_counts(const mca_coll_mrail_op_t *op)
     return OMPI_SUCCESS;
 }
 
-/* Ends the job, because other ranks would wait indefinitely for bytes that this
- * rank should relay. */
+/* Aborts the job, because other ranks would wait indefinitely for bytes that
+ * this rank should relay. */
 static void end_job(const mca_coll_mrail_op_t *op, int ret)
 {
     struct ompi_communicator_t *comm = op->module->comm;
 
-    fprintf(
-        stderr,
-        "mrail: coll: %s: a planned exchange has failed at rank %d (%s); the job "
-        "ends\n",
-        comm->c_name, ompi_comm_rank(comm), strerror(-ret));
+    fprintf(stderr,
+            "mrail: coll: %s: a planned exchange has failed at rank %d (%s); "
+            "the job aborts\n",
+            comm->c_name, ompi_comm_rank(comm), strerror(-ret));
     PMPI_Abort(comm, 1);
 }
 
@@ -305,7 +304,7 @@ static void begin_relays(mca_coll_mrail_op_t *op)
 {
     const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(op->module);
-    /* This cannot fail, because attach() or an earlier step reserved the
+    /* Not expected to fail: attach() or an earlier step reserved the
      * buffers. */
     int ret = mrail_relay_begin(pool->relay, schedule->hash, schedule->flows,
                                 schedule->num_flows);
@@ -324,7 +323,7 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
     int ret;
 
     op->num_requests = 0;
-    /* The plan may be that of an earlier call. */
+    /* The plan may have been made in an earlier call. */
     if (op->is_planned &&
         mca_coll_mrail_schedule_has_chunks(op->module->schedule) &&
         mca_coll_mrail_staged_reserve(op) < 0) {

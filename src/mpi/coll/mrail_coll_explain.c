@@ -1,4 +1,4 @@
-/* Prints forecasts, from which users learn why a call was planned or not. */
+/* Prints forecasts, which show users why a call was planned or not. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -47,7 +47,7 @@ static const uct_mrail_direct_lanes_t *lanes_of(void *arg, uint32_t rank)
     return (entry != NULL) ? &entry->lanes : NULL;
 }
 
-/* Counts the uplinks of this process's rails. Every process does so. */
+/* Counts the uplinks of this process's rails. Every process counts its own. */
 static void count_uplinks(const mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_forecast_t *forecast = &module->schedule->forecast;
@@ -78,8 +78,8 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
                        forecast->is_gain     ? "planned"
                        : forecast->is_device ? "device memory without a plan"
                        : forecast->is_deferred
-                           ? "a plan does not pay for the time to make it yet"
-                           : "a plan gains less than it costs",
+                           ? "plans have not yet repaid the time to make one"
+                           : "a plan would save less than it costs",
                        why);
     if (mca_coll_mrail_settings.verbose > 2) {
         print_links(module);

@@ -129,9 +129,9 @@ static int call_unplanned(mca_coll_mrail_module_t *module,
  * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision depends only on
  * state that is equal on all ranks.
  *
- * After MPI_ERR_NO_MEM, the other ranks wait for this one in the round, so the
- * default error handler ends the job. With MPI_ERRORS_RETURN, the program must
- * end the job itself, as after any error of a collective. */
+ * After MPI_ERR_NO_MEM, the other ranks wait for this rank in the round, so the
+ * default error handler aborts the job. With MPI_ERRORS_RETURN, the program
+ * must abort the job itself, as after any error of a collective. */
 static int serve(mca_coll_mrail_module_t *module,
                  const mca_coll_mrail_args_t *args, int error,
                  mca_coll_mrail_shadows_t *shadows)
@@ -179,8 +179,8 @@ static int perform(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
 }
 
 /* Performs a nonblocking call. Earlier calls may still be in progress, so the
- * function uses only state that is sure to be equal on all ranks. The op takes
- * over `shadows`, which may be NULL. */
+ * function uses only state that is guaranteed to be equal on all ranks. The op
+ * takes over `shadows`, which may be NULL. */
 static int start(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
                  int error, mca_coll_mrail_shadows_t *shadows,
                  ompi_request_t **request_p)
@@ -412,8 +412,8 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
         /* If this rank returned an error, Open MPI would use another component
          * on this rank only, and the other ranks would wait indefinitely. */
         fprintf(stderr,
-                "mrail: coll: no memory for a communicator at rank %d; the job "
-                "ends\n",
+                "mrail: coll: out of memory for a communicator at rank %d; "
+                "the job aborts\n",
                 ompi_comm_rank(comm));
         PMPI_Abort(MPI_COMM_WORLD, 1);
         return NULL;
@@ -452,6 +452,7 @@ static void release(mca_coll_base_module_t *module)
 static void module_destruct(mca_coll_mrail_module_t *module)
 {
     mca_coll_mrail_ops_free(module);
+    mca_coll_mrail_export_free(module);
     if (module->spare != NULL) {
         OBJ_RELEASE(module->spare);
     }

@@ -4,11 +4,11 @@
  *
  * Each op is on the list of its module. The process has a list of the modules
  * with nonblocking ops, from which opal_progress() advances these ops. An op
- * leaves its list before it completes. No lock is held when it completes,
- * because its owner may then free the op and its communicator.
+ * leaves its list before it completes. The thread that completes an op holds no
+ * lock, because the owner may then free the op and its communicator.
  *
- * Planning may take milliseconds, but holds only module->is_busy, for which no
- * thread waits.
+ * Planning may take milliseconds, but holds only module->is_busy. Threads never
+ * wait for this lock.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -27,7 +27,7 @@
 #define NUM_TAG_SETS 64
 /* Maximum number of ops that are in an exchange without a plan at the same
  * time. The limit delays only agreement rounds. An exchange on which the ranks
- * have agreed starts on all of them, so no rank waits forever. */
+ * have agreed starts on all of them, so the limit cannot cause a deadlock. */
 #define MAX_EXCHANGES 32
 
 static const mca_coll_mrail_step_ops_t *const steps[] = {
@@ -50,7 +50,7 @@ static int try_lock(int *lock)
     return __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
-/* Takes a lock that threads hold only for a few instructions. */
+/* Acquires a lock that threads hold only for a few instructions. */
 static void lock(int *lock)
 {
     while (!try_lock(lock)) {
@@ -271,7 +271,7 @@ static void module_progress(mca_coll_mrail_module_t *module,
     unlock(&module->is_busy);
 }
 
-/* Takes a new op and starts it, unless it has to wait. */
+/* Starts a new op, unless it has to wait. */
 static void module_start(mca_coll_mrail_module_t *module)
 {
     if (!try_lock(&module->is_busy)) {
@@ -306,15 +306,15 @@ static void complete(mrail_list_t *finished)
 
 /* ---- nonblocking ops ---- */
 
-/* Lock of the list, of the pins of its modules, and of is_registered. */
+/* Protects the list, the pins of its modules, and is_registered. */
 static int active_lock;
 /* Modules with nonblocking ops. */
 static mrail_list_t active = {&active, &active};
 static unsigned num_active; /* atomic: threads read it without the lock */
 static int is_registered;
 
-/* Takes the first module of the list and pins it, so that it is not freed until
- * it is put back. Returns NULL if there is none. */
+/* Pins the first module of the list, so that it is not freed before it is
+ * unpinned, and moves it to the end. Returns NULL if the list is empty. */
 static mca_coll_mrail_module_t *active_get(void)
 {
     mca_coll_mrail_module_t *module = NULL;
@@ -393,8 +393,8 @@ void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module)
         is_pinned = module->pins > 0;
         unlock(&active_lock);
         if (is_pinned) {
-            sched_yield(); /* the other thread soon notices that no op is left
-                            */
+            sched_yield(); /* the other thread soon notices that the list is
+                            * empty */
         }
     }
 }
@@ -557,9 +557,9 @@ static void clear_segments(const mca_coll_mrail_op_t *op,
 /* Tags are assigned in call order, which is the same on all ranks, from a range
  * that is reserved once per communicator. pml/ucx has 24 bits for tags, and the
  * user's tags are outside the range. Tags may be reused, even during a long
- * exchange, because messages between two ranks match in call order. They are
- * not reused soon, because a call with mismatched counts may leave a message
- * behind. */
+ * exchange, because messages between two ranks match in call order. The range
+ * is large, because a call with mismatched counts may leave an unmatched
+ * message behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {
     if (module->first_tag == 0) {

@@ -57,8 +57,8 @@ static void keep_error(stepwise_t *all, int ret)
     all->ret = (all->ret == OMPI_SUCCESS) ? ret : all->ret;
 }
 
-/* Empty messages are also sent and received, so that a receiver that expects no
- * bytes detects a nonempty message. */
+/* Also posts empty messages, so that a receiver that expects no bytes detects a
+ * nonempty message. */
 static void post_recv(stepwise_t *all, unsigned step)
 {
     unsigned peer = source(all, step);

@@ -1,5 +1,5 @@
-/* The step that makes the plan. In a nonblocking call, a thread makes a long
- * plan, so that MPI_Test returns at once. */
+/* The step that makes the plan. In a nonblocking call, a separate thread makes
+ * a long plan, so that MPI_Test returns immediately. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -16,12 +16,11 @@
 /* A rank announces no cost while each of its plans takes less than this
  * time. */
 #define LEAST_COST_NS (1 * MRAIL_NS_PER_MS)
-/* No thread is started for a plan that is expected to take less than this
- * time. */
+/* Minimum expected time of a plan that a separate thread makes. */
 #define LEAST_THREAD_NS (200.0 * MRAIL_NS_PER_US)
 
-/* Returns the processor time of this thread, which excludes the time in which
- * other threads used the processor. */
+/* Returns the CPU time of this thread, which excludes the time in which other
+ * threads used the core. */
 static mrail_ns_t processor_now(void)
 {
     struct timespec now = {0};
@@ -44,8 +43,8 @@ static void note_cost(mca_coll_mrail_module_t *module, mrail_ns_t from_ns)
     }
 }
 
-/* Makes the plan. Any thread may call this function, because it uses no
- * network. */
+/* Makes the plan. Any thread may call this function, because it does not use
+ * the network. */
 static void make(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;

@@ -10,6 +10,7 @@
 #include "mpi/coll/direct.h"
 
 #include "cuda/relay_copy.h"
+#include "cuda/relay_kernel.h"
 
 #include "base/util.h"
 
@@ -123,6 +124,15 @@ static uint32_t local_self(const mca_coll_mrail_topology_t *topology)
     return i;
 }
 
+/* Each rank chooses how it copies, because other ranks see only the result. */
+static int create_device(mca_coll_mrail_pool_t *pool, const mrail_cuda_t *cuda,
+                         int gpu)
+{
+    return (mca_coll_mrail_settings.gpu == MCA_COLL_MRAIL_GPU_KERNEL)
+               ? mrail_cuda_relay_kernel_create(cuda, gpu, &pool->memory)
+               : mrail_cuda_relay_create(cuda, gpu, &pool->memory);
+}
+
 /* Allocates slots on this rank's GPU. */
 static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
 {
@@ -132,7 +142,7 @@ static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
     int ret = (cuda != NULL && module->gpu >= 0) ? 0 : -ENODEV;
 
     if (ret == 0) {
-        ret = mrail_cuda_relay_create(cuda, module->gpu, &pool->memory);
+        ret = create_device(pool, cuda, module->gpu);
     }
     if (ret == 0) {
         ret = pool->memory->ops->alloc(pool->memory, &pool->shape,
@@ -206,6 +216,19 @@ static int need_net(mca_coll_mrail_module_t *module,
     return mca_coll_mrail_net_create(module, &pool->shape, &slots, &pool->net);
 }
 
+/* Copy engines copy if the driver refuses the kernel that the user wants. */
+static void check_kernel(const mca_coll_mrail_module_t *module,
+                         const mca_coll_mrail_pool_t *pool)
+{
+    if (mca_coll_mrail_settings.gpu == MCA_COLL_MRAIL_GPU_KERNEL &&
+        mca_coll_mrail_settings.verbose > 0 &&
+        !mrail_cuda_relay_kernel_is_used(pool->memory)) {
+        mca_coll_mrail_log(module, "copy engines copy",
+                           "the driver refuses the relay kernel, or mrail was "
+                           "built without nvcc");
+    }
+}
+
 static int attach(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_topology_t *topology = module->topology;
@@ -213,7 +236,9 @@ static int attach(mca_coll_mrail_module_t *module)
     mca_coll_mrail_pool_t *pool = mca_coll_mrail_pool(module);
     int ret = import(module, pool);
 
-    if (ret == 0 && !is_device(module)) {
+    if (ret == 0 && is_device(module)) {
+        check_kernel(module, pool);
+    } else if (ret == 0) {
         ret = need_net(module, pool);
     }
     if (ret == 0) {

@@ -3,10 +3,10 @@
  * reads the records of all ranks.
  *
  * A first gather carries the beginning of each record, which includes its
- * length, in blocks of equal size. The first gather usually suffices. If some
+ * length, in blocks of equal size. The first gather is usually enough. If some
  * records are longer, a second gather carries the rest of each without padding.
- * All ranks choose the same block size, because they had the same records
- * before.
+ * All ranks choose the same block size, because they have the same previous
+ * records.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocations have a reserve, so that they seldom grow. */
+/* Allocations include a reserve, so that they rarely grow. */
 #define WITH_RESERVE(words) ((words) + (words) / 2)
 
 /* ---- rails ---- */
@@ -239,7 +239,7 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
     memcpy(mine, module->own, words * sizeof(*module->own));
 }
 
-/* Moves the beginning of each record to its place. */
+/* Moves the beginning of each record to its final position. */
 static void take_first(mca_coll_mrail_module_t *module)
 {
     for (uint32_t i = 0; i < module->incoming.num_ranks; ++i) {

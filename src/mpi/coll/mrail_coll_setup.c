@@ -42,8 +42,8 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
     };
 }
 
-/* Prints a reason that concerns the topology file, once per process. It does so
- * at any verbosity, because the user has set the file. */
+/* Prints a reason that concerns the topology file, once per process and at any
+ * verbosity, because the user has set the file. */
 static void print_refusal(struct ompi_communicator_t *comm, const char *why)
 {
     static int is_printed;
@@ -112,7 +112,7 @@ static int set_topology(mca_coll_mrail_module_t *module,
 }
 
 /* A rank that cannot take part need not read the other entries. The other ranks
- * detect this when they read its entry. */
+ * detect its state when they read its entry. */
 int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
                                   struct ompi_communicator_t *comm)
 {
@@ -122,7 +122,7 @@ int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
 
     module->away =
         (ranks < 2)
-            ? "there is one rank"
+            ? "there is only one rank"
             : mca_coll_mrail_rank_entry_refusal(mca_coll_mrail_modex_mine());
     if (module->away == NULL) {
         entries = calloc(ranks, sizeof(*entries));
@@ -222,7 +222,7 @@ static int allocate(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
-/* Returns 1 if the info of the communicator asks for no plans. */
+/* Returns 1 if the info of the communicator disables plans. */
 static int refuses_plans(const mca_coll_mrail_module_t *module)
 {
     opal_info_t *info = module->comm->super.s_info;

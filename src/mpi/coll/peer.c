@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of imports that are kept. The number is larger only while all
- * of them are in use. */
+/* Maximum number of imports that are kept. More exist only while all of them
+ * are in use. */
 #define MAX_KEPT 32u
 
 struct mca_coll_mrail_import {
@@ -61,8 +61,7 @@ static void import_free(mca_coll_mrail_import_t *import)
     free(import);
 }
 
-/* Closes the import that has been unused for longest. The caller holds the
- * lock. */
+/* Closes the least recently used import. The caller holds the lock. */
 static void drop_oldest(void)
 {
     mca_coll_mrail_import_t **oldest = NULL, *import;
@@ -124,7 +123,7 @@ static mca_coll_mrail_import_t *find(const mca_coll_mrail_export_t *export,
     return (import != NULL) ? import : open_export(export, ctx);
 }
 
-/* Enters the context of the target. For host memory, the current context stays.
+/* Enters the context of the target. For host memory, keeps the current context.
  * Returns 0 if there is no context. */
 static int enter(const mrail_cuda_range_t *range, CUcontext *ctx_p)
 {

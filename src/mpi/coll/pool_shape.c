@@ -17,7 +17,7 @@ static int fit_chunk(const mca_coll_mrail_topology_t *topology,
     mrail_relay_shape_t largest = *shape;
     uint64_t budget = topology->params.relay_memory, slots, least, chunk;
 
-    /* If payloads lie in other memory, each rank has slots for all ranks of its
+    /* If payloads are in other memory, each rank has slots for all ranks of its
      * node. */
     slots = (shape->is_external ? (uint64_t)topology->max_local : 1) *
                 shape->out_slots +

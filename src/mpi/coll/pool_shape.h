@@ -16,8 +16,8 @@
  *
  * Returns 0, or -ENOSPC if relay_memory is too small, or there are too many
  * channels or ranks per node. relay_memory covers all memory of the pool,
- * divided among the ranks of the node. If payloads lie in other memory
- * (is_external), it covers this memory as well.
+ * divided among the ranks of the node. If payloads are in other memory
+ * (is_external), it also covers this memory.
  */
 int mca_coll_mrail_pool_shape(const mca_coll_mrail_topology_t *topology,
                               unsigned channels, int is_external,

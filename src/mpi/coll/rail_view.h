@@ -12,7 +12,7 @@
  * - A rank announces a new value only if it differs from the old one by more
  *   than MCA_COLL_MRAIL_LEAST_CHANGE of the old one.
  *
- * The expected rate is that of the port, or less if the topology file states
+ * The expected rate is the port rate, or less if the topology file states
  * further limits of the rail. The planner knows these limits, so a measurement
  * that they explain must not lower the rate of the port as well.
  */
@@ -36,17 +36,17 @@ static inline uint64_t mca_coll_mrail_rail_announce(uint64_t last, double now)
                                                                  : last;
 }
 
-/* Returns the port rate to announce, in bytes per second; 0: the rail is down.
- * `last` is the rate announced before; `port`, the current one. */
+/* Returns the port rate to announce, in bytes per second; 0 if the rail is
+ * down. `last` is the rate announced before; `port`, the current one. */
 static inline uint64_t mca_coll_mrail_rail_port(uint64_t last, double port)
 {
     return mca_coll_mrail_rail_announce(last, port);
 }
 
-/* Returns the measured bandwidth to announce, in bytes per second; 0: unknown,
- * because the rail was idle. `last` is the bandwidth announced before, `live`
- * the measured one (0: unknown), `port` the rate of the port, and `expected`
- * the expected rate, at most `port`. */
+/* Returns the measured bandwidth to announce, in bytes per second; 0 if
+ * unknown, because the rail was idle. `last` is the bandwidth announced before,
+ * `live` the measured one (0 if unknown), `port` the rate of the port, and
+ * `expected` the expected rate, at most `port`. */
 static inline uint64_t mca_coll_mrail_rail_live(uint64_t last, double live,
                                                 double port, double expected)
 {

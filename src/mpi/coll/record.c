@@ -26,7 +26,7 @@ static uint64_t encode_amount(uint64_t amount)
     if (shift > 0) {
         uint64_t half = UINT64_C(1) << (shift - 1);
 
-        /* Rounding up may need one more digit. */
+        /* Rounding up may add one digit. */
         amount = (amount > UINT64_MAX - half) ? amount : amount + half;
         shift = 63 - FRACTION_BITS - (unsigned)__builtin_clzll(amount);
     }
@@ -43,7 +43,7 @@ static uint64_t decode_amount(uint64_t code)
         return fraction;
     }
     if (exponent > 64 - FRACTION_BITS) {
-        return UINT64_MAX; /* no record has this value */
+        return UINT64_MAX; /* not a value in any record */
     }
     return (FRACTION + 1 + fraction) << (exponent - 1);
 }
@@ -134,7 +134,7 @@ size_t mca_coll_mrail_record_end(mca_coll_mrail_record_writer_t *writer,
 
 /* ---- Reading ---- */
 
-/* Returns the last rail that has a word of its own. */
+/* Returns the last rail with a separate word. */
 static unsigned last_rail(const uint64_t *record)
 {
     return (unsigned)(record[0] >> 12 & 0xf);
@@ -223,7 +223,7 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b)
 
 /* A second gather costs about as much as this many words. */
 #define ROUND_WORDS (65536u / sizeof(uint64_t))
-/* Padding up to this many words is worthwhile even if it is seldom used. */
+/* Padding up to this many words costs little, even if it is rarely needed. */
 #define SPARE_WORDS (16384u / sizeof(uint64_t))
 
 /* Returns the longest block that a record can need and that takes at most

@@ -1,8 +1,8 @@
 /*
- * Agreement records, which each rank sends to all others before an exchange. A
- * record lists the rails of the rank and its large demands. Small demands are
- * never planned, so the record contains only their sums. A record is therefore
- * short unless the rank has many large demands.
+ * Agreement records, which each rank sends to all other ranks before an
+ * exchange. A record lists the rails of the rank and its large demands. Small
+ * demands are never planned, so the record contains only their sums. A record
+ * is therefore short unless the rank has many large demands.
  *
  * Records come from other ranks. mca_coll_mrail_record_check() must accept a
  * record before any other function reads it. This code uses neither MPI nor
@@ -60,8 +60,8 @@
 
 /* State of a rail as its rank reports it, in bytes per second. */
 typedef struct mca_coll_mrail_rail_rate {
-    uint64_t port;    /* rate of the port; 0: the rail is down */
-    uint64_t out, in; /* measured bandwidth; 0: unknown */
+    uint64_t port;    /* rate of the port; 0 if the rail is down */
+    uint64_t out, in; /* measured bandwidth; 0 if unknown */
 } mca_coll_mrail_rail_rate_t;
 
 /* ---- Writing ---- */
@@ -70,7 +70,7 @@ typedef struct mca_coll_mrail_rail_rate {
  * rule. */
 typedef struct mca_coll_mrail_record_rule {
     uint64_t threshold; /* bytes; larger demands are listed */
-    /* 1: demands within a node are listed regardless of their size */
+    /* 1 if demands within a node are listed regardless of their size */
     int is_near_announced;
 } mca_coll_mrail_record_rule_t;
 
@@ -95,8 +95,8 @@ typedef struct mca_coll_mrail_record_writer {
     uint64_t small_out, small_in, digest;
 } mca_coll_mrail_record_writer_t;
 
-/* Begins the record of rank `self`. `words` has room for
- * MCA_COLL_MRAIL_RECORD_MAX_HEAD words and one for each other rank. num_rails
+/* Begins the record of rank `self`. `words` must hold
+ * MCA_COLL_MRAIL_RECORD_MAX_HEAD words, and one for each other rank. num_rails
  * is 1 to UCT_MRAIL_MAX_RAILS. */
 void mca_coll_mrail_record_begin(mca_coll_mrail_record_writer_t *writer,
                                  const mca_coll_mrail_record_rule_t *rule,
@@ -204,23 +204,24 @@ size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
 
 typedef struct mca_coll_mrail_records {
     uint32_t num_ranks;
-    size_t *first; /* by rank: place of its record in `words`; then the end */
+    size_t *first; /* by rank: index of its record in `words`; then the end */
     uint64_t *words;
     size_t room; /* capacity of `words`, in words */
 } mca_coll_mrail_records_t;
 
-/* Initialises the object with empty records, and no room for others. Returns 0
- * or -ENOMEM. */
+/* Initialises the object with empty records, without memory for other records.
+ * Returns 0 or -ENOMEM. */
 int mca_coll_mrail_records_init(mca_coll_mrail_records_t *records,
                                 uint32_t num_ranks);
 void mca_coll_mrail_records_cleanup(mca_coll_mrail_records_t *records);
 
-/* Makes room for a total of num_words words. Returns 0, or -ENOMEM with the
- * object unchanged. */
+/* Reserves memory for a total of num_words words. Returns 0, or -ENOMEM with
+ * the object unchanged. */
 int mca_coll_mrail_records_reserve(mca_coll_mrail_records_t *records,
                                    size_t num_words);
-/* Adds the record of the next rank; the first `rank` is 0. Returns the place of
- * its words, which the caller fills in. The caller must have made room. */
+/* Adds the record of the next rank; the first `rank` is 0. Returns a pointer to
+ * its words, which the caller fills in. Their memory must have been
+ * reserved. */
 static inline uint64_t *
 mca_coll_mrail_records_add(mca_coll_mrail_records_t *records, uint32_t rank,
                            size_t num_words)

@@ -1,6 +1,6 @@
 /*
  * Moves relay chunks between nodes with RDMA READs. The receiver READs each
- * chunk from a slot of the sender into a slot of its own:
+ * chunk from a slot of the sender into one of its own slots:
  *
  *   sender                                   receiver
  *     offer: address, length, key  ------->
@@ -8,15 +8,15 @@
  *                                  <-------- answer
  *
  * The READs of a channel share a quota, which limits the bytes of each rail of
- * the receiver to those that the plan assigned (relay_quota.h). The quota ends
- * after twice the time that the plan forecasts, plus 10 ms. Any rail may then
- * carry the remaining bytes, as with direct messages (direct.h).
+ * the receiver to those that the plan assigned (relay_quota.h). The quota
+ * expires after twice the time that the plan forecasts, plus 10 ms. Any rail
+ * may then carry the remaining bytes, as with direct messages (direct.h).
  *
  * A READ also carries the header of its chunk. If the payload is in device
  * memory, its header is a separate message, because headers are always in host
  * memory.
  *
- * If a rank cannot register its slots in host memory, or a device refuses the
+ * If a rank cannot register its slots in host memory, or a device rejects the
  * READ, the answer requests the chunk as a message. A message cannot replace
  * the READ of a payload in device memory, because the pml has no CUDA support.
  * The ranks therefore register these slots when they create the pool. If one
@@ -46,18 +46,18 @@ int mca_coll_mrail_net_create(mca_coll_mrail_module_t *module,
                               const mrail_relay_shape_t *shape,
                               const mca_coll_mrail_net_slots_t *slots,
                               mca_coll_mrail_net_t **net_p);
-/* Frees the object. No message may be in flight. NULL is allowed. */
+/* Frees the object. All messages must have completed. NULL is allowed. */
 void mca_coll_mrail_net_destroy(mca_coll_mrail_net_t *net);
 
 /* Registers all areas now. Returns 0, or the -errno that mem_get() of
  * mrail_direct.h returned. */
 int mca_coll_mrail_net_register(mca_coll_mrail_net_t *net);
 
-/* Begins an exchange with the flows and the forecast of this schedule. If there
- * is no memory for quotas, any rail may carry any chunk. */
+/* Begins an exchange with the flows and the forecast of this schedule. If
+ * memory for quotas runs out, any rail may carry any chunk. */
 void mca_coll_mrail_net_begin(mca_coll_mrail_net_t *net,
                               const mca_coll_mrail_schedule_t *schedule);
-/* Ends the exchange. No message may be in flight. Adds the planned and the
+/* Ends the exchange. All messages must have completed. Adds the planned and the
  * carried bytes of each rail to the counters. */
 void mca_coll_mrail_net_end(mca_coll_mrail_net_t *net);
 

@@ -12,7 +12,7 @@
 
 typedef struct mca_coll_mrail_net_offer {
     uint64_t address, bytes;
-    uint64_t key_length; /* 0: the sender cannot register the slot */
+    uint64_t key_length; /* 0 if the sender cannot register the slot */
     uint8_t key[UCT_MRAIL_DIRECT_KEY_MAX];
 } mca_coll_mrail_net_offer_t;
 
@@ -28,7 +28,7 @@ typedef enum mca_coll_mrail_net_state {
     NET_EXPECTED, /* receiver: waiting for the offer */
     NET_READY,    /* the READ is not posted yet */
     NET_READING,
-    NET_READ,     /* the READ has ended; earlier answers come first */
+    NET_READ,     /* the READ is complete; earlier answers must be sent first */
     NET_ANSWERED, /* the answer, and perhaps the chunk, is in flight */
     NET_DONE,
     NET_FAILED,
@@ -52,13 +52,13 @@ typedef struct mca_coll_mrail_net_request {
 } mca_coll_mrail_net_request_t;
 
 typedef struct mca_coll_mrail_net_area {
-    uct_mrail_direct_mem_t *mem; /* NULL: not registered */
-    int is_refused;              /* 1: the registration has failed */
+    uct_mrail_direct_mem_t *mem; /* NULL if not registered */
+    int is_refused;              /* 1 if the registration has failed */
 } mca_coll_mrail_net_area_t;
 
 /* Numbers of the next offer, and of the next offer to answer, in each
- * direction. An answer does not name its offer, so a rank sends its answers to
- * a peer, and processes those of the peer, in the order of the offers. */
+ * direction. An answer does not name its offer, so a rank sends answers to a
+ * peer, and processes the peer's answers, in the order of the offers. */
 typedef struct mca_coll_mrail_net_peer {
     uint32_t sends, sends_ended;
     uint32_t recvs, recvs_ended;
@@ -76,12 +76,13 @@ struct mca_coll_mrail_net {
     /* ---- quotas of this exchange ---- */
     uint32_t *place; /* by rank: its channel, or MRAIL_RELAY_NONE */
     mca_coll_mrail_relay_quota_t *channels;
-    uct_mrail_direct_quota_t **quotas; /* NULL: no READ has used it so far */
+    uct_mrail_direct_quota_t **quotas; /* NULL if no READ has used it so far */
     unsigned num_channels, max_channels;
     uint64_t until_ns;
 };
 
-/* Returns 1 if the address is in a slot. Otherwise, it is that of a header. */
+/* Returns 1 if the address is in a slot. Otherwise, it is the address of a
+ * header. */
 static inline int mca_coll_mrail_net_has(const mca_coll_mrail_net_t *net,
                                          const void *buffer)
 {

@@ -165,7 +165,7 @@ static void advance_message(request_t *request)
     }
 }
 
-/* If it sets NET_FAILED, the exchange ends the job. */
+/* If it sets NET_FAILED, the exchange aborts the job. */
 static void advance_offered(request_t *request)
 {
     mca_coll_mrail_net_peer_t *peer = &request->net->peers[request->peer];
@@ -191,8 +191,8 @@ static void advance_offered(request_t *request)
     }
 }
 
-/* Ends the READ. After any failure but the loss of the peer, requests the chunk
- * as a message if it is in host memory. */
+/* Completes the READ. After any failure except the loss of the peer, requests
+ * the chunk as a message if it is in host memory. */
 static void end_read(request_t *request, int status)
 {
     switch (status) {

@@ -12,7 +12,7 @@
 
 typedef struct mca_coll_mrail_relay_quota {
     uint32_t from; /* the rank that sends the chunks over the network */
-    /* by place of the rail in this rank's entry; the bytes include headers */
+    /* by index of the rail in this rank's entry; the bytes include headers */
     uint64_t bytes[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_relay_quota_t;
 
@@ -25,11 +25,12 @@ typedef struct mca_coll_mrail_relay_sizes {
 /*
  * Computes the quotas of the topology's rank `self`. Writes quotas[0..n), in
  * the order in which the flows first use the channels, and returns n. `quotas`
- * has room for the channels of this rank (mrail_relay_channels()). place[rank]
- * receives the index of the channel from that rank, or MRAIL_RELAY_NONE.
+ * must hold one element for each channel of this rank (mrail_relay_channels()).
+ * place[rank] receives the index of the channel from that rank, or
+ * MRAIL_RELAY_NONE.
  *
- * Some flows have no rail, or one that this rank does not reach. Their bytes
- * are in no quota, so any rail may carry their chunks.
+ * Some flows have no rail, or a rail that this rank does not reach. Quotas do
+ * not include their bytes, so any rail may carry their chunks.
  */
 unsigned mca_coll_mrail_relay_quotas(const mca_coll_mrail_topology_t *topology,
                                      const mrail_relay_flow_t *flows,

@@ -1,4 +1,4 @@
-/* Takes the results of completed pml requests without waiting. */
+/* Collects the results of completed pml requests without waiting. */
 #ifndef MRAIL_MPI_COLL_REQUEST_H
 #define MRAIL_MPI_COLL_REQUEST_H
 

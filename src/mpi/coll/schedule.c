@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Smallest gain, as a fraction, for which single-rail ranks are planned under a
- * budget. It equals the planner's gap. */
+/* Minimum fraction of the time that a plan must save if single-rail ranks are
+ * planned under a budget. It equals the planner's gap. */
 #define LEAST_GAIN 0.01
 /* Hash of a schedule that has no plan. */
 #define NO_PLAN 2u
@@ -102,10 +102,10 @@ static int holds(mca_coll_mrail_schedule_t *schedule,
     return mca_coll_mrail_schedule_same_rails(schedule);
 }
 
-/* Adds the gain that a plan would have in this exchange. Returns 1 if a plan
- * does not pay yet. A plan is made when the missed gains reach its cost. The
- * total time is then at most twice that of the best choice, for any demands of
- * later calls. */
+/* Adds the time that a plan would have saved in this exchange. Returns 1 if the
+ * sum is still below the cost of a plan. A plan is made when the missed savings
+ * reach its cost. The total time is then at most twice the time of the best
+ * choice, for any demands of later calls. */
 static int defer(mca_coll_mrail_schedule_t *schedule)
 {
     const mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
@@ -223,8 +223,7 @@ static void add_background(mca_coll_mrail_schedule_t *schedule)
     }
 }
 
-/* Returns the time in seconds that the plan will take, on which the ranks
- * agree. */
+/* Returns the expected time in seconds to make the plan, equal on all ranks. */
 static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
 {
     unsigned level = 0;
@@ -240,9 +239,9 @@ static double plan_cost(const mca_coll_mrail_schedule_t *schedule)
            1e-9;
 }
 
-/* Returns 1 if an exchange of `planned` seconds makes a plan worth its cost.
+/* Returns 1 if an exchange of `planned` seconds justifies the cost of a plan.
  * Without a budget, single-rail ranks execute every plan, because their bytes
- * cannot change rails otherwise. */
+ * cannot use other rails without a plan. */
 static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
 {
     double unplanned = schedule->forecast.unplanned;
@@ -253,8 +252,8 @@ static int is_gain(const mca_coll_mrail_schedule_t *schedule, double planned)
                : mca_coll_mrail_is_gain(planned, unplanned);
 }
 
-/* Returns 0 if no plan of these ranks can gain, for any demands, or if the
- * ranks refuse plans. */
+/* Returns 0 if plans of these ranks cannot save time for any demands, or if the
+ * ranks disable plans. */
 static int can_help(const mca_coll_mrail_schedule_t *schedule)
 {
     const mca_coll_mrail_topology_t *topology = schedule->topology;
@@ -264,7 +263,7 @@ static int can_help(const mca_coll_mrail_schedule_t *schedule)
             (schedule->is_on_devices && topology->gpus->any_pairwise));
 }
 
-/* Forecasts the exchange without a plan. Returns 1 if some plan may gain more
+/* Forecasts the exchange without a plan. Returns 1 if a plan may save more time
  * than it costs. */
 static int may_gain(mca_coll_mrail_schedule_t *schedule)
 {

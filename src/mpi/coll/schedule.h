@@ -28,12 +28,13 @@
 
 typedef struct mca_coll_mrail_schedule_entry {
     uint32_t peer;
-    int is_whole;   /* 1: the whole message between the two ranks */
-    int is_read;    /* 1: the receiver READs the bytes; see direct.h */
-    int is_chunked; /* 1: as a message, it consists of chunks; see staged.h */
+    int is_whole;   /* 1 if it is the whole message between the two ranks */
+    int is_read;    /* 1 if the receiver READs the bytes; see direct.h */
+    int is_chunked; /* 1 if it consists of chunks when sent as a message; see
+                     * staged.h */
     uint64_t offset, bytes; /* offset within the message; bytes > 0 */
     /* by rail number of the topology: the bytes that this rail of the receiver
-     * should carry; all 0: any rail may carry them */
+     * should carry; all 0 if any rail may carry them */
     uint64_t quota[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_schedule_entry_t;
 
@@ -41,8 +42,8 @@ typedef struct mca_coll_mrail_schedule_entry {
 typedef struct mca_coll_mrail_rail {
     double port;    /* lowest rate that a rank reports; used while records
                      * are read */
-    double out, in; /* capacity in bytes per second; 0: the rail is down or not
-                     * used */
+    double out, in; /* capacity in bytes per second; 0 if the rail is down or
+                     * not used */
     uint64_t small_out, small_in; /* bytes of small demands */
 } mca_coll_mrail_rail_t;
 
@@ -57,11 +58,11 @@ typedef struct mca_coll_mrail_forecast {
     /* time with the plan; if none was made, a lower bound for all plans */
     double planned;
     double cost;    /* time to make the plan; the ranks agree on it */
-    int is_planned; /* 1: there is a plan */
-    int is_gain;    /* 1: the plan is worth its cost */
-    /* 1: plans would have gained, but less so far than a plan costs */
+    int is_planned; /* 1 if there is a plan */
+    int is_gain;    /* 1 if the plan saves more time than it costs */
+    /* 1 if plans would have saved time, but so far less than a plan costs */
     int is_deferred;
-    /* 1: the exchange has no plan, because ranks have device memory */
+    /* 1 if the exchange has no plan, because ranks have device memory */
     int is_device;
 } mca_coll_mrail_forecast_t;
 
@@ -76,7 +77,7 @@ typedef struct mca_coll_mrail_schedule {
     mca_coll_mrail_rail_t *rails, *new_rails;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
-    /* 1: relay buffers are on GPUs, and bytes within a node take GPU links */
+    /* 1 if relay buffers are on GPUs, and bytes within a node take GPU links */
     int is_on_devices;
     mca_coll_mrail_unplanned_t *unplanned; /* model of the links of `plan` */
     mrail_plan_demand_t *demands;
@@ -91,13 +92,13 @@ typedef struct mca_coll_mrail_schedule {
     uint64_t hash;         /* hash of the plan; without one, a constant */
     uint64_t relayed;      /* bytes from this rank that take a relay */
     mca_coll_mrail_forecast_t forecast;
-    double missed; /* seconds that plans would have gained, since the demands or
+    double missed; /* seconds that plans would have saved since the demands or
                     * the capacities changed */
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
-/* Creates an empty schedule. The caller keeps `topology`, which must not
- * change. Returns 0 or -ENOMEM. */
+/* Creates an empty schedule. The caller owns `topology`, which must not change.
+ * Returns 0 or -ENOMEM. */
 int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
                                    mca_coll_mrail_schedule_t **schedule_p);
 void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
@@ -106,8 +107,8 @@ void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
 static inline mca_coll_mrail_record_rule_t
 mca_coll_mrail_schedule_rule(const mca_coll_mrail_topology_t *topology)
 {
-    /* On emulated nodes, messages within a node would use the rails. All of
-     * these demands therefore take relay buffers. */
+    /* On emulated nodes, messages within a node would use the rails. All these
+     * demands therefore use relay buffers. */
     return (mca_coll_mrail_record_rule_t){
         .threshold = topology->params.relay_threshold,
         .is_near_announced = topology->is_soft};
@@ -126,8 +127,7 @@ mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
 /* Returns 1 if the schedule is valid for these records: it exists, and demands,
  * sums, gaps and the capacities of the rails are the same. The caller calls
  * this function once for each exchange. A schedule without a plan becomes
- * invalid once the exchanges of these demands would have gained the cost of a
- * plan. */
+ * invalid once plans of these demands would have saved the cost of a plan. */
 int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
                                 const mca_coll_mrail_records_t *records);
 
@@ -137,9 +137,9 @@ int mca_coll_mrail_schedule_fit(mca_coll_mrail_schedule_t *schedule,
  * mrail_plan_make(), or -ENOMEM. After a failure, there is no schedule.
  *
  * forecast.is_gain is 1 if the schedule is worth executing. Single-rail ranks
- * always execute a plan. Among multi-rail ranks, no plan is made if the
- * forecast shows that none can gain. With params.plan_budget, no plan is made
- * before it pays for the time to make it. Without a plan, the schedule is
+ * always execute a plan. For multi-rail ranks, a plan is made only if the
+ * forecast shows that it can save time. With params.plan_budget, a plan is made
+ * only once the missed savings reach its cost. Without a plan, the schedule is
  * empty.
  */
 int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
@@ -154,8 +154,8 @@ void mca_coll_mrail_schedule_discard_warm_start(
 int mca_coll_mrail_schedule_has_chunks(
     const mca_coll_mrail_schedule_t *schedule);
 
-/* Returns a hash of the planner's results for fixed inputs on this machine, or
- * 0 on failure. Processes with different values cannot plan together. */
+/* Returns a hash of the planner's results for fixed inputs on this host, or 0
+ * on failure. Processes with different values cannot plan together. */
 uint64_t mca_coll_mrail_schedule_fingerprint(void);
 
 #endif

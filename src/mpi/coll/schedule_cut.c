@@ -37,8 +37,8 @@ static int add_flow(mca_coll_mrail_schedule_t *schedule,
     return 0;
 }
 
-/* Returns 1 if the record of the demand's sender has the flag `out`, or that of
- * its receiver the flag `in`. */
+/* Returns 1 if the record of the sender has the flag `out`, or the record of
+ * the receiver has the flag `in`. */
 static int has_flag(const mca_coll_mrail_schedule_t *schedule,
                     const mrail_plan_demand_t *demand, unsigned out,
                     unsigned in)
@@ -109,7 +109,7 @@ static void add_direct(mca_coll_mrail_schedule_t *schedule,
 
 /* Cuts a demand within a node. The underlying transport chooses the best path,
  * so the demand is one message. Emulated nodes are the exception: they run on
- * one machine, but their ranks must not share memory, and their rails are for
+ * one host, but their ranks must not share memory, and their rails are for
  * traffic between nodes. */
 static int cut_local(mca_coll_mrail_schedule_t *schedule,
                      const mrail_plan_demand_t *demand)
@@ -185,14 +185,14 @@ static unsigned keep_relayed(mrail_plan_piece_t *pieces, unsigned count,
 }
 
 /*
- * Cuts a demand. The pieces without relays become one message. All pieces get
- * new offsets that leave no gaps; this is allowed because only the number of
+ * Cuts a demand. The pieces without relays become one message. All pieces
+ * receive new offsets without gaps. This is allowed, because only the number of
  * bytes on each path matters. The last piece stays last, because only its
  * length may not be a multiple of 64.
  *
  * There are two exceptions. Data with gaps is packed and unpacked in relay
- * chunks, so its direct part becomes a flow, like relayed pieces. So does a
- * direct part within a node that is too small for a separate copy.
+ * chunks, so its direct part becomes a flow, like relayed pieces. A direct part
+ * within a node also becomes a flow if it is too small for a separate copy.
  */
 static int cut_demand(mca_coll_mrail_schedule_t *schedule, size_t i)
 {

@@ -2,7 +2,7 @@
  * Declarations shared by the files of the schedule:
  *
  *   schedule.c          decides whether there is a plan, and makes it
- *   schedule_machine.c  describes the machine to the planner
+ *   schedule_machine.c  describes the topology to the planner
  *   schedule_cut.c      cuts the plan into messages and flows
  */
 #ifndef MRAIL_MPI_COLL_SCHEDULE_INTERNAL_H

@@ -18,7 +18,7 @@
 /* ---- capacities ---- */
 
 /* Returns the lower of the port's rate and the sum of the rates that ranks
- * measured. A rank that did not use the rail has measured nothing. */
+ * measured. A rank that did not use the rail has no measurement. */
 static double capacity(double port, double measured)
 {
     double rate = (measured > 0) ? MRAIL_MIN(port, measured) : port;
@@ -30,8 +30,8 @@ static double capacity(double port, double measured)
                      MRAIL_PLAN_MIN_CAPACITY);
 }
 
-/* Adds numbers without overflow, because records of other ranks may contain any
- * number. */
+/* Adds numbers without overflow, because the records of other ranks may contain
+ * any values. */
 static void add_small(uint64_t *sum, uint64_t bytes)
 {
     *sum += MRAIL_MIN(bytes, MRAIL_PLAN_MAX_BACKGROUND - *sum);

@@ -109,15 +109,15 @@ static int is_readable(const char *address)
 }
 
 /* After device memory is freed, the driver reports its address as host memory.
- * An access by the CPU would end the process. */
+ * An access by the CPU would crash the process. */
 static int check_host(const mca_coll_mrail_region_t *region)
 {
     return (region->base != 0 ||
             (is_readable(region->first) &&
              is_readable(region->first + region->bytes - 1)))
                ? OMPI_SUCCESS
-               : refuse(region, "it is neither host memory nor device memory; "
-                                "was it freed?");
+               : refuse(region,
+                        "neither host memory nor device memory; was it freed?");
 }
 
 static int shadow_init(mca_coll_mrail_shadow_t *shadow,
@@ -180,8 +180,8 @@ static int start_copy(const mca_coll_mrail_shadow_t *shadow, unsigned i,
                                      region->bytes, copy);
 }
 
-/* Copies all regions. After an error, the function still waits for the copies
- * that have started, because they use the shadow. */
+/* Copies all regions. After an error, still waits for the copies that have
+ * started, because they use the shadow. */
 static int copy_regions(const mca_coll_mrail_shadow_t *shadow, int is_back)
 {
     mca_coll_mrail_copy_t copies[NUM_COPIES] = {{0}};

@@ -2,8 +2,7 @@
  * A shadow is host memory that replaces a buffer in device memory for one call.
  * The addresses of the shadow are those of the buffer plus a constant, so
  * counts, displacements and datatypes are valid for both. Any code that moves
- * host memory can therefore perform the call, and other ranks notice no
- * difference.
+ * host memory can therefore perform the call, transparently to other ranks.
  *
  * Only the bytes between the first and the last byte of each segment are
  * copied. If a datatype has gaps, these bytes include the gaps, which the
@@ -20,18 +19,19 @@
 typedef struct mca_coll_mrail_region {
     char *first;
     size_t bytes;
-    uint64_t base; /* address of the device allocation; 0: host memory */
+    uint64_t base; /* address of the device allocation; 0 for host memory */
 } mca_coll_mrail_region_t;
 
-/* The shadow of one side of a call. A zeroed object has none. */
+/* The shadow of one side of a call. A zeroed object is valid and has no
+ * shadow. */
 typedef struct mca_coll_mrail_shadow {
     mca_coll_mrail_region_t *regions; /* by address */
     unsigned num_regions;
-    int is_device; /* 1: some region is device memory */
-    int gpu;       /* ordinal of the GPU; -1: several */
-    int is_mixed;  /* 1: some regions are device memory, others are not */
-    int has_gaps;  /* 1: some datatype has gaps */
-    int is_filled; /* 1: the shadow replaces the buffer */
+    int is_device; /* 1 if some region is device memory */
+    int gpu;       /* ordinal of the GPU; -1 if there are several GPUs */
+    int is_mixed;  /* 1 if some regions are device memory, others are not */
+    int has_gaps;  /* 1 if some datatype has gaps */
+    int is_filled; /* 1 if the shadow replaces the buffer */
     mca_coll_mrail_block_t block;
     ptrdiff_t shift; /* address of the shadow, minus that of the buffer */
 } mca_coll_mrail_shadow_t;
@@ -47,9 +47,9 @@ mca_coll_mrail_shadows_are_needed(const mca_coll_mrail_shadows_t *shadows)
 }
 
 /* Determines the kind of memory of each buffer. `shadows` need not be
- * initialised, and must be cleaned up after any result. Returns OMPI_SUCCESS,
- * MPI_ERR_BUFFER for memory that cannot be moved (the error has been printed),
- * or MPI_ERR_NO_MEM. */
+ * initialised, and must be cleaned up even after a failure. Returns
+ * OMPI_SUCCESS, MPI_ERR_BUFFER for memory that cannot be moved (the error has
+ * been printed), or MPI_ERR_NO_MEM. */
 int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
                                 const mca_coll_mrail_args_t *args, int ranks);
 /* Reserves the required shadows. Fills only the shadows of buffers that have

@@ -129,7 +129,7 @@ static void begin_chunks(mca_coll_mrail_op_t *op, message_t *message)
     while (message->next < message->num &&
            message->next - message->first < NUM_CHUNKS) {
         chunk_t *chunk = chunk_of(message, message->next);
-        /* A receiver may expect fewer bytes than are sent. */
+        /* A receiver may expect fewer bytes than it receives. */
         uint64_t at = MRAIL_MIN(message->next * message->chunk, message->bytes);
 
         ++message->next;
@@ -139,7 +139,7 @@ static void begin_chunks(mca_coll_mrail_op_t *op, message_t *message)
     }
 }
 
-/* Returns 1 if the copy of a chunk has ended. */
+/* Returns 1 if the copy of a chunk is complete. */
 static int take_copy(mca_coll_mrail_op_t *op, chunk_t *chunk)
 {
     int ret = mca_coll_mrail_copy_test(&chunk->copy);
@@ -150,7 +150,7 @@ static int take_copy(mca_coll_mrail_op_t *op, chunk_t *chunk)
     return ret != 0;
 }
 
-/* Returns 1 if the message of a chunk has ended. */
+/* Returns 1 if the message of a chunk is complete. */
 static int take_request(mca_coll_mrail_op_t *op, const message_t *message,
                         chunk_t *chunk)
 {
@@ -170,7 +170,7 @@ static int take_request(mca_coll_mrail_op_t *op, const message_t *message,
     return 1;
 }
 
-/* Advances a chunk, and returns 1 if it has ended. Sends are posted in the
+/* Advances a chunk, and returns 1 if it is complete. Sends are posted in the
  * order of the chunks, because receives match in this order. `is_next` is 1 if
  * all chunks before this one are posted. */
 static int advance_chunk(mca_coll_mrail_op_t *op, const message_t *message,
@@ -188,7 +188,7 @@ static int advance_chunk(mca_coll_mrail_op_t *op, const message_t *message,
     return chunk->state == CHUNK_COPYING && take_copy(op, chunk);
 }
 
-/* Returns 1 if the message has ended. */
+/* Returns 1 if the message is complete. */
 static int advance(mca_coll_mrail_op_t *op, message_t *message)
 {
     int is_next = 1, is_first_ended = 1;

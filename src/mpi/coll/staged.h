@@ -13,8 +13,8 @@
 
 #include "mpi/coll/mrail_coll.h"
 
-/* Allocates room for the messages of an op. Later calls do nothing. Returns 0
- * or -ENOMEM. */
+/* Allocates memory for the messages of an op. Later calls have no effect.
+ * Returns 0 or -ENOMEM. */
 int mca_coll_mrail_staged_reserve(mca_coll_mrail_op_t *op);
 void mca_coll_mrail_staged_destroy(mca_coll_mrail_staged_t *staged);
 

@@ -29,7 +29,7 @@ static char *read_text(const char *path, size_t *length_p)
         return NULL;
     }
     /* The text is read up to one byte beyond the limit, so that the parser
-     * refuses a text that is too long. */
+     * rejects a text that is too long. */
     while (got > 0 && length <= MRAIL_TOPO_TEXT_MAX_BYTES) {
         if (length == room) {
             room = 2 * room + 4096;
@@ -109,11 +109,11 @@ typedef struct check {
     const mca_coll_mrail_rank_entry_t *entries;
     const uint32_t *world;
     unsigned num_ranks;
-    /* by node of the file: a rank of the communicator, plus 1; 0: none */
+    /* by node of the file: a rank of the communicator, plus 1; 0 if none */
     uint32_t *rank_on;
-    /* by leaf group and rail: a rank with this rail, plus 1; 0: none */
+    /* by leaf group and rail: a rank with this rail, plus 1; 0 if none */
     uint32_t *rank_with;
-    uint32_t any_uplink; /* line of an uplink; 0: the file has none */
+    uint32_t any_uplink; /* line of an uplink; 0 if the file has none */
     char *why;
     size_t size;
 } check_t;
@@ -166,10 +166,10 @@ static int check_rank(const check_t *check, unsigned i)
     unsigned count = mrail_plan_topo_num_ranks(check->topo), rails;
 
     if (rank >= count) {
-        return fail(check, check->file->text.rank_lines[count - 1],
-                    "the ranks end here, with rank %u, but the job has a rank "
-                    "%u",
-                    count - 1, rank);
+        return fail(
+            check, check->file->text.rank_lines[count - 1],
+            "the last rank of the file is %u, but the job has a rank %u",
+            count - 1, rank);
     }
     rails = (unsigned)__builtin_popcount(rails_of(check, i));
     return (rails != check->entries[i].num_rails)
@@ -240,8 +240,9 @@ static int check_leaf(const check_t *check, unsigned i, unsigned rail)
     }
     return (leaf_of(check, i, rail) != leaf_of(check, other, rail))
                ? fail(check, group_line(check, i),
-                      "rail %u of rank %u is in leaf group %u, like that of "
-                      "rank %u, but the two are in different subnets",
+                      "rail %u of rank %u is in leaf group %u, like the same "
+                      "rail of rank %u, but the two ports are in different "
+                      "subnets",
                       rail, check->world[i], group, check->world[other])
                : 0;
 }
@@ -260,8 +261,8 @@ static int check_rails(const check_t *check, unsigned i)
     return 0;
 }
 
-/* Checks that the file lists the uplinks of all leaves or of none. A leaf
- * without listed uplinks would otherwise count as unlimited. */
+/* Checks that the file lists the uplinks of all leaves or none. A leaf without
+ * listed uplinks would otherwise count as unlimited. */
 static int check_uplinks(const check_t *check, unsigned i)
 {
     uint32_t group = mrail_topo_group_of(check->topo, check->world[i]);
@@ -273,19 +274,18 @@ static int check_uplinks(const check_t *check, unsigned i)
         mrail_topo_port_t uplink = mrail_topo_uplinks(check->topo, group, rail);
 
         if (uplink.out < 0) {
-            return fail(check, group_line(check, i),
-                        "leaf group %u, that of rank %u, has no uplink for "
-                        "rail %u, but others have uplinks, as on line %u: list "
-                        "all of them or none",
-                        group, check->world[i], rail, check->any_uplink);
+            return fail(
+                check, group_line(check, i),
+                "leaf group %u (rank %u) has no uplink for rail %u, but line "
+                "%u lists uplinks; list the uplinks of all leaves or of none",
+                group, check->world[i], rail, check->any_uplink);
         }
         line = check->file->text
                    .uplink_lines[(size_t)group * check->topo->num_rails + rail];
         is_up |= uplink.out > 0;
     }
     return !is_up ? fail(check, line,
-                         "all uplinks of leaf group %u, that of rank %u, are "
-                         "dead",
+                         "all uplinks of leaf group %u (rank %u) are dead",
                          group, check->world[i])
                   : 0;
 }
@@ -365,7 +365,7 @@ static int check_distinct(const check_t *check)
     return ret;
 }
 
-/* Returns the first rank whose file differs from that of rank 0. */
+/* Returns the first rank whose file differs from rank 0's. */
 static unsigned find_other(const mca_coll_mrail_rank_entry_t *entries,
                            unsigned num_ranks)
 {
@@ -392,15 +392,15 @@ static int check_files(const mca_coll_mrail_topo_file_t *file,
             snprintf(why, size, "rank %u: %s", (world != NULL) ? world[i] : i,
                      (file != NULL && file->why[0] != '\0')
                          ? file->why
-                         : "its topology file is bad");
+                         : "the topology file is invalid");
             return 1;
         }
     }
     if (other < num_ranks) {
         snprintf(
             why, size,
-            "rank %u has a different topology file from rank %u, or one of "
-            "the two has none (coll_mrail_topology)",
+            "rank %u has a different topology file from rank %u, or one of the "
+            "two ranks has none (coll_mrail_topology)",
             (world != NULL) ? world[other] : other,
             (world != NULL) ? world[0] : 0);
         return 1;

@@ -1,6 +1,6 @@
 /*
  * The topology file of the job (coll_mrail_topology), in the format of
- * mrail-topology(5). It describes facts that a process cannot determine: leaf
+ * mrail-topology(5). It states facts that a process cannot determine: leaf
  * groups, uplinks, and limits of ranks on rails. Rank w of the file is rank w
  * of MPI_COMM_WORLD, on the node that the file names for it. The rails that the
  * file lists for the rank correspond to those of its process in the order of
@@ -25,12 +25,12 @@ typedef struct mca_coll_mrail_topo_file {
      * _BAD_FILE */
     uint64_t hash;
     mrail_topo_text_t text;
-    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* why the file is bad; "": it is
-                                        * valid */
+    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* reason if the file is invalid,
+                                        * otherwise "" */
 } mca_coll_mrail_topo_file_t;
 
 /* Reads a file. If `path` is NULL or empty, there is no file. Stores errors in
- * the result, because all ranks must learn of them. */
+ * the result, because they must reach all ranks. */
 void mca_coll_mrail_topo_file_read(mca_coll_mrail_topo_file_t *file,
                                    const char *path);
 void mca_coll_mrail_topo_file_cleanup(mca_coll_mrail_topo_file_t *file);

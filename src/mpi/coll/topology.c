@@ -18,8 +18,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return mrail_mix64(hash ^ 0x100);
 }
 
-/* Adds the boot id to the hash. Two machines may have the same name, and
- * containers on one machine may have different names. */
+/* Adds the boot id to the hash. Two hosts may have the same name, and
+ * containers on one host may have different names. */
 static uint64_t hash_boot(uint64_t hash)
 {
     char text[64] = "";
@@ -95,8 +95,8 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
     }
 }
 
-/* The sort key for the number of a rail: its leaf, and its place among the
- * rails that a rank has on this leaf. */
+/* The sort key for the number of a rail: its leaf, and its index among the
+ * rails of a rank on this leaf. */
 typedef struct place {
     uint64_t leaf;
     unsigned index;
@@ -118,7 +118,7 @@ static int compare_places(const place_t *a, const place_t *b)
                                 : (int)a->index - (int)b->index;
 }
 
-/* Adds a place to an ascending list. Returns 0 if there are too many. */
+/* Inserts a key in an ascending list. Returns 0 if the list is full. */
 static int add_place(place_t *places, unsigned *count_p, const place_t *place)
 {
     unsigned at = 0;
@@ -179,7 +179,7 @@ static void take_rails(mca_coll_mrail_topology_t *topology)
     }
 }
 
-/* ---- possible gain of a plan ---- */
+/* ---- benefit of a plan ---- */
 
 /* Rates count as equal if their relative difference is below this value. */
 #define SAME_RATE 0.01
@@ -298,7 +298,7 @@ static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
             return why;
         }
         if (entries[i].is_soft != entries[0].is_soft) {
-            return "some nodes are emulated, some are not";
+            return "some nodes are emulated, others are not";
         }
     }
     return NULL;
@@ -317,8 +317,7 @@ static int topology_allocate(mca_coll_mrail_topology_t *topology)
                : -ENOMEM;
 }
 
-/* Fills in nodes and rails. Returns the reason why this is not possible, or
- * NULL. */
+/* Fills in nodes and rails. Returns NULL, or the reason if this fails. */
 static const char *topology_fill(mca_coll_mrail_topology_t *topology,
                                  const mca_coll_mrail_rank_entry_t *entries)
 {
@@ -333,7 +332,7 @@ static const char *topology_fill(mca_coll_mrail_topology_t *topology,
     if (topology->file != NULL) {
         take_rails(topology);
     } else if (!number_rails(entries, topology)) {
-        return "there are more rails than are supported";
+        return "there are more rails than coll/mrail supports";
     }
     number_nodes(entries, topology);
     return NULL;
@@ -355,7 +354,7 @@ static const char *helpless(const mca_coll_mrail_topology_t *topology)
 {
     return (topology->num_ranks < 3)   ? "there are fewer than three ranks"
            : (topology->num_nodes < 2) ? "all ranks are on one node"
-           : (topology->num_rails < 2) ? "there is one rail"
+           : (topology->num_rails < 2) ? "there is only one rail"
            : (topology->max_local < 2 && topology->max_rails < 2)
                ? "no node has two ranks"
                : NULL;
@@ -363,7 +362,7 @@ static const char *helpless(const mca_coll_mrail_topology_t *topology)
 
 /* ---- limits of the topology file ---- */
 
-/* Returns the lower of two rates. A negative rate is unlimited. */
+/* Returns the lower of two rates. A negative rate means unlimited. */
 static double lower(double a, double b)
 {
     return (b < 0) ? a : MRAIL_MIN(a, b);
@@ -385,7 +384,7 @@ static double uplink_part(const mca_coll_mrail_topology_t *topology,
                        : MRAIL_PLAN_UNLIMITED;
 }
 
-/* The bytes of a rail take the uplinks of both leaves, so the leaf with the
+/* The bytes of a rail cross the uplinks of both leaves, so the leaf with the
  * smallest part determines the limit. */
 static void set_limits(mca_coll_mrail_topology_t *topology)
 {
@@ -424,7 +423,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
 
     *why_p = refuse(entries, num_ranks);
     if (*why_p == NULL && is_balanced(entries, num_ranks, file, world)) {
-        no_help = "ranks use several rails each: the transport balances them "
+        no_help = "ranks use several rails each, which the transport balances "
                   "without a plan";
         *why_p = any_gpu(entries, num_ranks) ? NULL : no_help;
     }

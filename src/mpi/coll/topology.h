@@ -21,45 +21,45 @@ typedef struct mca_coll_mrail_params {
     uint64_t relay_buffers;    /* egress relay buffers per rank */
     uint64_t relay_memory;   /* maximum bytes of all relay buffers, per rank */
     uint64_t copy_bandwidth; /* bytes per second between ranks of a node */
-    /* 1: rails on different leaf switches reach each other */
+    /* 1 if rails on different leaf switches reach each other */
     uint64_t cross_rail;
     uint64_t inflight_us; /* microseconds; see inflight.h */
-    /* 1: a plan must gain more than it costs to make it */
+    /* 1 if a plan must save more time than making it costs */
     uint64_t plan_budget;
 } mca_coll_mrail_params_t;
 
 /* The entry of a rank, which is exchanged as raw bytes. */
 typedef struct mca_coll_mrail_rank_entry {
     uint64_t version; /* software version, equal on all ranks; or see below */
-    uint64_t node;    /* hash, equal on one machine, or on one emulated node */
-    /* 1: emulated; ranks of different nodes must not share memory */
+    uint64_t node;    /* hash, equal on one host or one emulated node */
+    /* 1 if emulated; ranks of different nodes must not share memory */
     uint64_t is_soft;
     uint64_t num_rails;
     uint64_t speed; /* sum of the rates of its rails, bytes per second */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
-    uint64_t address_length;            /* 0: RDMA READs are not available */
+    uint64_t address_length;            /* 0 if RDMA READs are not available */
     uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
-    /* bytes per second of the port of each rail; 0: unknown */
+    /* bytes per second of the port of each rail; 0 if unknown */
     uint64_t rates[UCT_MRAIL_MAX_RAILS];
     uct_mrail_direct_lanes_t lanes;
-    uint64_t has_gpu;   /* 1: the process has loaded a GPU driver */
+    uint64_t has_gpu;   /* 1 if the process has loaded a GPU driver */
     uint64_t topo_file; /* hash of the topology file; special values below */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_rank_entry_t;
 
 /*
  * Without a topology file, a rail is a leaf, and rails are numbered by
- * ascending leaf. If a rank has several rails on a leaf, each of them is a rail
- * of its own. With a topology file, rails have the numbers of the file. The
- * rails in a rank's entry correspond, in ascending order, to those that the
- * file lists for the rank.
+ * ascending leaf. If a rank has several rails on a leaf, they have different
+ * numbers. With a topology file, rails have the numbers of the file. The rails
+ * in a rank's entry correspond, in ascending order, to those that the file
+ * lists for the rank.
  */
 typedef struct mca_coll_mrail_topology {
     unsigned num_ranks, num_nodes, num_rails;
     unsigned max_rails; /* largest number of rails of a rank */
     uint32_t *node_of;  /* indexed by rank */
     uint32_t *rails_of; /* by rank: the rails that it reaches, as bits */
-    /* the topology file, and the number of each rank in it; NULL: there is no
+    /* the topology file, and the number of each rank in it; NULL if there is no
      * file */
     const mrail_plan_topo_t *file;
     const uint32_t *world;
@@ -68,13 +68,14 @@ typedef struct mca_coll_mrail_topology {
     unsigned max_local; /* number of ranks on the largest node */
     uint32_t self;
     int is_soft;
-    /* 1: plans cannot help, but some rank has a GPU. Agreement rounds then
+    /* 1 if plans cannot help, but some rank has a GPU. Agreement rounds then
      * determine whether buffers are in device memory. */
     int is_for_devices;
-    int refuses_plans; /* 1: the info of a rank's communicator refuses them */
-    int has_gpus;      /* 1: some rank has loaded a GPU driver */
-    mca_coll_mrail_gpus_t *gpus; /* owned; NULL: none so far */
-    int has_reads; /* 1: all ranks can READ and be READ from (direct.h) */
+    int refuses_plans; /* 1 if the info of a rank's communicator disables
+                        * plans */
+    int has_gpus;      /* 1 if some rank has loaded a GPU driver */
+    mca_coll_mrail_gpus_t *gpus; /* owned; NULL if none so far */
+    int has_reads; /* 1 if all ranks can READ and be READ from (direct.h) */
     /* by rail of this rank's entry: the limit that the file states for it, or
      * this rank's equal part of the uplinks, if that is lower; infinite if the
      * file states neither */
@@ -88,7 +89,7 @@ typedef struct mca_coll_mrail_topology {
 #define MCA_COLL_MRAIL_FOREIGN 2u    /* the process belongs to another job */
 
 /* Special values of `topo_file`, which is otherwise the hash of a file. */
-#define MCA_COLL_MRAIL_NO_FILE 0u  /* the user named no file */
+#define MCA_COLL_MRAIL_NO_FILE 0u  /* the user has not set a file */
 #define MCA_COLL_MRAIL_BAD_FILE 1u /* the process cannot read it */
 
 /* Fills in the entry of this process, except for version, address,
@@ -98,7 +99,7 @@ void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
                                     const uct_mrail_rail_t *rails,
                                     unsigned num_rails);
 
-#define MCA_COLL_MRAIL_NO_MEMORY "a rank has no memory"
+#define MCA_COLL_MRAIL_NO_MEMORY "a rank is out of memory"
 
 /* Returns the reason why a communicator with this rank is not planned, or NULL
  * if there is none. */
@@ -106,8 +107,8 @@ const char *
 mca_coll_mrail_rank_entry_refusal(const mca_coll_mrail_rank_entry_t *entry);
 
 /* Returns the reason why these ranks cannot have an agreement round, or NULL if
- * they can. Because it reads all entries and allocates nothing, the result is
- * the same on all ranks. */
+ * they can. The function reads all entries and does not allocate memory, so the
+ * result is the same on all ranks. */
 const char *
 mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks);
@@ -153,7 +154,7 @@ mca_coll_mrail_topology_rail(const mca_coll_mrail_topology_t *topology,
 }
 
 /* Returns the index of a rail in the rank's entry, which is also its index in
- * the rank's list of uct_mrail_rails(); -1: the rank does not reach the
+ * the rank's list of uct_mrail_rails(); -1 if the rank does not reach the
  * rail. */
 static inline int
 mca_coll_mrail_topology_place(const mca_coll_mrail_topology_t *topology,
@@ -174,8 +175,8 @@ mca_coll_mrail_topology_own_rail(const mca_coll_mrail_topology_t *topology,
 }
 
 /* Writes the capacity of each path through the uplinks from one rank to another
- * on a rail that both reach. Returns the number of paths; 0: they are unknown,
- * or the ranks are in one leaf group. */
+ * on a rail that both reach. Returns the number of paths, or 0 if they are
+ * unknown or the ranks are in one leaf group. */
 unsigned
 mca_coll_mrail_topology_uplinks(const mca_coll_mrail_topology_t *topology,
                                 uint32_t from, uint32_t to, unsigned rail,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Kinds of links, numbered as in the planner. Each kind has an array of links,
- * indexed by `a` and rail. For GPU links, the indices are `a` and the place of
+ * indexed by `a` and rail. For GPU links, the indices are `a` and the index of
  * `b` in its node. */
 #define NUM_KINDS (MRAIL_PLAN_REACH_IN + 1)
 #define NONE UINT32_MAX
@@ -21,7 +21,7 @@ struct mca_coll_mrail_unplanned {
     unsigned num_links, num_groups;
     double *capacity, *bytes; /* by link */
     /* the link, or NONE; indexed by kind, then by node, leaf group or rank,
-     * then by rail or place */
+     * then by rail or index */
     uint32_t *links[NUM_KINDS];
     uint32_t *place; /* by rank: index of the rank in its node */
     /* by rank: bytes to and from ranks of its node, and capacities of its links
@@ -29,8 +29,8 @@ struct mca_coll_mrail_unplanned {
     double *near_out, *near_in, *gpu_out, *gpu_in;
     uint32_t *group_of;           /* by node */
     double *out_bytes, *in_bytes; /* by node, then by leaf group: bytes to and
-                                   * from others */
-    int is_cut_off;               /* 1: a demand has no path without relays */
+                                   * from other nodes or groups */
+    int is_cut_off;               /* 1 if a demand has no path without relays */
 };
 
 static uint32_t group_of_node(const mca_coll_mrail_topology_t *topology,
@@ -294,8 +294,8 @@ static void divide(mca_coll_mrail_unplanned_t *model, uint32_t rank, int is_out,
     }
 }
 
-/* Returns 0 if the uplinks of one of the two leaf groups are down, for which
- * the planner has no link. */
+/* Returns 0 if the uplinks of one of the two leaf groups are down on this rail.
+ * The planner has no link for them. */
 static int is_connected(const mca_coll_mrail_topology_t *topology,
                         uint32_t from, uint32_t to, uint32_t rail)
 {
@@ -324,7 +324,7 @@ static void add_demand(mca_coll_mrail_unplanned_t *model,
     }
     model->is_cut_off |=
         !is_common && !mca_coll_mrail_topology_has_cross_rail(topology);
-    /* Bytes that take a spine also take the uplinks, even within a leaf
+    /* Bytes that cross a spine also cross the uplinks, even within a leaf
      * group. */
     is_far = from != to || !is_common;
     divide(model, demand->from, 1, is_far, is_common ? common : out, bytes);
@@ -355,7 +355,7 @@ static void add_near(mca_coll_mrail_unplanned_t *model,
     double bytes = (double)demand->bytes;
 
     if (!model->is_on_devices && model->topology->is_soft) {
-        add_demand(model, demand); /* takes the rails; see schedule_cut.c */
+        add_demand(model, demand); /* uses the rails; see schedule_cut.c */
         return;
     }
     add(model, MRAIL_PLAN_SWITCH_UP, demand->from, 0, bytes);
@@ -420,8 +420,8 @@ mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model)
     return congestion;
 }
 
-/* Returns the time that the links of a node or leaf group need for these
- * bytes. */
+/* Returns the time that the links of a node or leaf group need for these bytes,
+ * or 0 if a leaf of the group is unlimited. */
 static double cut(const mca_coll_mrail_unplanned_t *model,
                   mrail_plan_link_kind_t kind, uint32_t a, double bytes)
 {

@@ -1,6 +1,6 @@
 /*
  * Computes the loads of the topology's links in an exchange without a plan, and
- * decides whether a plan is worth its cost. The functions are pure.
+ * decides whether a plan justifies its cost. The functions are pure.
  *
  * Within a node, bytes in device memory take the direct link between the two
  * GPUs. All other bytes take shared memory or, on emulated nodes, the rails.
@@ -8,12 +8,12 @@
  * In the model, each pair of ranks divides its bytes over its common rails in
  * proportion to their rates. The rate of a rail is the lower of the sender's
  * send rate and the receiver's receive rate. The lanes of the transport behave
- * in this way, because each lane takes the next chunk when it has room
- * (decision 0003). Lanes know nothing about uplinks. A pair without a common
- * rail uses all its rails.
+ * in this way, because each lane takes the next chunk as soon as its window
+ * allows (decision 0003). Lanes are not aware of uplinks. A pair without a
+ * common rail uses all its rails.
  *
  * In practice, lanes also shift bytes away from rails that other pairs load.
- * The model ignores this, so it may overestimate the gain of a plan.
+ * The model ignores this, so it may overestimate the time that a plan saves.
  */
 #ifndef MRAIL_MPI_COLL_UNPLANNED_H
 #define MRAIL_MPI_COLL_UNPLANNED_H
@@ -33,9 +33,9 @@
 
 typedef struct mca_coll_mrail_unplanned mca_coll_mrail_unplanned_t;
 
-/* Creates the model for the links of a plan. The caller keeps both objects.
- * is_on_devices: bytes within a node take the links between GPUs. Returns 0 or
- * -ENOMEM. */
+/* Creates the model for the links of a plan. The caller owns both objects,
+ * which must outlive the model. is_on_devices: bytes within a node take the
+ * links between GPUs. Returns 0 or -ENOMEM. */
 int mca_coll_mrail_unplanned_create(const mca_coll_mrail_topology_t *topology,
                                     int is_on_devices, const mrail_plan_t *plan,
                                     mca_coll_mrail_unplanned_t **model_p);
@@ -53,9 +53,9 @@ void mca_coll_mrail_unplanned_add(mca_coll_mrail_unplanned_t *model,
                                   unsigned node, unsigned rail, double out,
                                   double in);
 
-/* Return the congestion without a plan, and a lower bound on that of every
- * plan, both in seconds. The congestion is infinite if a demand has no path
- * without relays. */
+/* Return the congestion without a plan, and a lower bound on the congestion of
+ * every plan, both in seconds. The congestion is infinite if a demand has no
+ * path without relays. */
 double
 mca_coll_mrail_unplanned_congestion(const mca_coll_mrail_unplanned_t *model);
 double mca_coll_mrail_unplanned_bound(const mca_coll_mrail_unplanned_t *model);
@@ -65,7 +65,7 @@ double mca_coll_mrail_unplanned_bytes(const mca_coll_mrail_unplanned_t *model,
                                       unsigned i);
 
 /* Returns 1 if an exchange that takes `planned` instead of `unplanned` seconds
- * pays for its plan. */
+ * repays its plan. */
 static inline int mca_coll_mrail_is_gain(double planned, double unplanned)
 {
     return planned < (1 - MCA_COLL_MRAIL_LEAST_GAIN) * unplanned -

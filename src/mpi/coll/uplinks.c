@@ -8,11 +8,12 @@
 
 /* The division of a rail's bytes from one rank to another over its uplinks. */
 typedef struct split {
-    unsigned count;                           /* number of paths; 0: unknown */
+    unsigned count;                           /* number of paths; 0 if
+                                               * unknown */
     double paths[MCA_COLL_MRAIL_MAX_UPLINKS]; /* capacities */
 } split_t;
 
-/* Returns the number of a rank's lanes that take an uplink. */
+/* Returns the number of a rank's lanes that use an uplink. */
 static unsigned lanes_on(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                          uint64_t uplink)
 {
@@ -25,8 +26,9 @@ static unsigned lanes_on(const uct_mrail_direct_lanes_t *lanes, unsigned place,
     return count;
 }
 
-/* Returns the weight of an uplink: its capacity if all capacities are known, or
- * else its number of lanes, because lanes carry equal parts. */
+/* Returns the weight of an uplink: 0 if no lane uses it; its capacity if all
+ * capacities are known; otherwise the number of its lanes, because lanes carry
+ * equal parts. */
 static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                         const split_t *split, unsigned uplink)
 {

@@ -15,7 +15,7 @@
 /* The bytes of uplinks beyond this number are not counted. */
 #define MCA_COLL_MRAIL_MAX_UPLINKS UCT_MRAIL_MAX_UPLINKS
 
-/* Bytes by rail and uplink. Rails have the order of uct_mrail_rails() in this
+/* Bytes by rail and uplink. Rails are in the order of uct_mrail_rails() in this
  * process. */
 typedef unsigned long long
     mca_coll_mrail_uplink_bytes_t[UCT_MRAIL_MAX_RAILS]

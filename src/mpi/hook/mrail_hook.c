@@ -39,10 +39,9 @@ typedef struct setting {
     const char *value;
 } setting_t;
 
-/* The first settings make pml/ucx accept a transport that it does not know.
- * With the last setting, blocking sends of more than 96 KB use rendezvous,
- * which is faster above this size (docs/decisions/0014). UCX's default is 256
- * KB. */
+/* The first settings make pml/ucx accept a transport of unknown type. With the
+ * last setting, blocking sends of more than 96 KB use rendezvous, which is
+ * faster above this size (docs/decisions/0014). UCX's default is 256 KB. */
 static const setting_t settings[] = {
     {"OMPI_MCA_pml", "ucx"},
     {"OMPI_MCA_pml_ucx_tls", "any"},
@@ -122,7 +121,7 @@ static int find_shim(char *path, size_t size)
 
 /* ---- loss of a peer ---- */
 
-static int is_initialized; /* 1: PMPI_Abort may be called */
+static int is_initialized; /* 1 if PMPI_Abort may be called */
 static uct_mrail_shim_on_loss_func_t on_loss;
 
 static void peer_lost(const char *peer, const char *error)
@@ -134,14 +133,14 @@ static void peer_lost(const char *peer, const char *error)
     if (rank >= 0) {
         snprintf(rank_text, sizeof(rank_text), "%ld", rank);
     }
-    fprintf(
-        stderr,
-        "mrail: rank %s on %s permanently lost a peer (%s), %s; the job ends\n",
-        rank_text, host, error, peer);
+    fprintf(stderr,
+            "mrail: rank %s on %s permanently lost a peer (%s), %s; the job "
+            "aborts\n",
+            rank_text, host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }
-    _exit(1); /* during MPI_Init: mpirun notices it and ends the other ranks */
+    _exit(1); /* during MPI_Init: mpirun then kills the other ranks */
 }
 
 static void init_bottom(int argc, char **argv, int requested, int *provided)
@@ -149,7 +148,7 @@ static void init_bottom(int argc, char **argv, int requested, int *provided)
     is_initialized = 1;
 }
 
-/* Unregisters the callback, because peers may leave during finalization. */
+/* Unregisters the callback, because peers may exit during finalization. */
 static void finalize_top(void)
 {
     is_initialized = 0;
@@ -171,9 +170,9 @@ static int load_transport(void)
     if (!find_shim(path, sizeof(path))) {
         if (uct_mrail_may_log()) {
             fprintf(stderr,
-                    "mrail: UCX_TLS names mrail, but " SHIM_FILE " is not "
-                    "where it was installed: set MRAIL_UCT_PATH to "
-                    "it" UCT_MRAIL_DISABLED);
+                    "mrail: UCX_TLS names mrail, but " SHIM_FILE
+                    " is not where it was installed; set MRAIL_UCT_PATH to its "
+                    "path" UCT_MRAIL_DISABLED);
         }
         return 0;
     }
@@ -222,8 +221,8 @@ static int hook_open(void)
             on_loss(peer_lost);
         }
     } else {
-        /* UCX does not have the transport. If the user selected pml/ucx by
-         * name, it would find no path to its peers and end the job. */
+        /* UCX has not loaded the transport. If the user selected pml/ucx by
+         * name, it could not reach its peers and would abort the job. */
         setenv("OMPI_MCA_pml", "^ucx", 1);
     }
     return OMPI_SUCCESS;

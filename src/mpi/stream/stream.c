@@ -31,7 +31,7 @@ static int check_message(mrail_stream_op_t *op, const mrail_stream_side_t *side)
                : MPI_SUCCESS;
 }
 
-/* Copies the arrays of a side. Returns 0 if there is no memory. */
+/* Copies the arrays of a side. Returns 0 if memory runs out. */
 static int copy_arrays(mrail_stream_side_t *side, size_t ranks,
                        const int *counts, const int *offsets)
 {
@@ -48,8 +48,8 @@ static int copy_arrays(mrail_stream_side_t *side, size_t ranks,
 /* ---- commands in the stream ---- */
 
 /* Puts the commands of an op into the stream. Once the first command is in the
- * stream, the op will begin. If the second command is refused, the stream does
- * not wait for the op, and the error remains set. */
+ * stream, the op will begin. If the driver rejects the second command, the
+ * stream does not wait for the op, and the error remains set. */
 static int put(mrail_stream_op_t *op)
 {
     const mrail_cuda_t *cuda = mrail_cuda_find();

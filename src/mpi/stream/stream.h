@@ -2,8 +2,8 @@
  * MPI communication in CUDA streams. A call of this library puts a message or
  * an exchange into a stream and returns. The message starts when the work
  * before it in the stream is complete, and later work in the stream waits until
- * the message is complete. The CPU need not synchronise. Names and semantics
- * follow MPICH's MPIX_*_enqueue.
+ * the message is complete. The CPU need not synchronise with the stream. Names
+ * and semantics follow MPICH's MPIX_*_enqueue.
  *
  *     MPI_Comm comm;
  *
@@ -23,7 +23,7 @@
  *
  * All functions return MPI_SUCCESS or an MPI error code, which
  * MPI_Error_string() explains. They do not call error handlers. If
- * communication fails later, the stream continues, further communication on the
+ * communication fails later, the stream continues. Further communication on the
  * communicator is skipped, and every later call on it returns the error.
  *
  * Any thread may call these functions. Threads that use the same communicator
@@ -51,7 +51,7 @@ struct CUstream_st;
  * stream. The context of the stream must be current. MPI_Comm_free() waits for
  * the communication on the duplicate. The stream must exist until then.
  *
- * Errors leave *stream_comm_p untouched: MPI was not initialised with
+ * Errors leave *stream_comm_p unchanged: MPI was not initialised with
  * MPI_THREAD_MULTIPLE, the process has not loaded a CUDA driver, no context is
  * current, or memory ran out. If one rank fails, all ranks return the same
  * error.
@@ -60,10 +60,10 @@ int mrail_stream_comm_create(MPI_Comm comm, struct CUstream_st *stream,
                              MPI_Comm *stream_comm_p);
 
 /*
- * Like MPI_Alltoallv(), in the order of the stream of `stream_comm`. Buffers
- * may be in host or device memory, if MPI_Alltoallv() can use them. The
- * function copies the arrays. Buffers and datatypes must stay valid until the
- * stream has completed the exchange.
+ * Like MPI_Alltoallv(), but ordered in the stream of `stream_comm`. Buffers may
+ * be in host or device memory, if MPI_Alltoallv() can use them. The function
+ * copies the arrays. Buffers and datatypes must stay valid until the stream has
+ * completed the exchange.
  */
 int mrail_alltoallv_enqueue(const void *send, const int *send_counts,
                             const int *send_offsets, MPI_Datatype send_type,

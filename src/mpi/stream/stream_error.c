@@ -5,25 +5,27 @@
 
 static const char *const sentences[MRAIL_STREAM_NUM_REASONS] = {
     [MRAIL_STREAM_NO_THREADS] =
-        "mrail: communication in streams needs MPI_THREAD_MULTIPLE: initialise "
+        "mrail: communication in streams needs MPI_THREAD_MULTIPLE; initialise "
         "MPI with MPI_Init_thread",
     [MRAIL_STREAM_NO_DRIVER] =
         "mrail: communication in streams needs a GPU: this process has not "
         "loaded and initialised the CUDA driver",
     [MRAIL_STREAM_NO_CONTEXT] =
-        "mrail: no CUDA context is current: make that of the stream current",
-    [MRAIL_STREAM_NO_MEMORY] = "mrail: no memory for communication in streams",
+        "mrail: no CUDA context is current; make the stream's context current",
+    [MRAIL_STREAM_NO_MEMORY] =
+        "mrail: out of memory for communication in streams",
     [MRAIL_STREAM_OTHER_RANK] =
         "mrail: another rank cannot attach its stream to the communicator",
     [MRAIL_STREAM_NOT_ATTACHED] =
-        "mrail: the communicator has no stream: create it with "
+        "mrail: the communicator has no stream; create it with "
         "mrail_stream_comm_create",
     [MRAIL_STREAM_GAPS] =
-        "mrail: messages from and to device memory need a datatype without gaps",
+        "mrail: messages from and to device memory need a datatype without "
+        "gaps",
     [MRAIL_STREAM_MIXED] =
-        "mrail: the buffer is not in one allocation, or has been freed",
+        "mrail: the buffer is not within one allocation, or has been freed",
     [MRAIL_STREAM_REFUSED] =
-        "mrail: the CUDA driver refuses commands in the stream: it was "
+        "mrail: the CUDA driver rejects commands in the stream; the stream was "
         "destroyed, or its context has an error",
     [MRAIL_STREAM_COPY] =
         "mrail: a copy between host and device memory has failed",

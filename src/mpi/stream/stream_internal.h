@@ -7,11 +7,11 @@
  *   stream_op.c      MPI calls and copies of an op, which the thread makes
  *   stream_thread.c  the progress thread, one for each process
  *
- * An op puts two commands into the stream. The first is a host function that
- * only passes the op to the thread, because host functions must not call CUDA,
- * and may delay the host functions of other streams. The second command blocks
- * the stream until the counter of finished ops in pinned memory reaches the
- * number of this op.
+ * An op puts two commands into the stream. The first command is a host function
+ * that only passes the op to the thread. Host functions must not call CUDA, and
+ * may delay the host functions of other streams. The second command blocks the
+ * stream until the counter of finished ops in pinned memory reaches the number
+ * of this op.
  */
 #ifndef MRAIL_MPI_STREAM_INTERNAL_H
 #define MRAIL_MPI_STREAM_INTERNAL_H
@@ -50,7 +50,7 @@ typedef struct mrail_stream_comm {
     CUstream stream;
     CUcontext ctx;         /* current when the stream was attached */
     unsigned wait_flags;   /* flags for cuStreamWaitValue32() */
-    int holds_by_function; /* 1: a host function blocks the stream */
+    int holds_by_function; /* 1 if a host function blocks the stream */
     /* number of finished ops, in pinned memory that the GPU reads; the thread
      * writes it */
     uint32_t *finished;
@@ -96,20 +96,20 @@ typedef struct mrail_stream_op {
     mrail_stream_state_t state;
     MPI_Request request;
     size_t bytes;  /* length of a message */
-    int is_staged; /* 1: the message moves through `block` */
+    int is_staged; /* 1 if the message moves through `block` */
     mca_coll_mrail_block_t block;
     mca_coll_mrail_copy_t copy;
 } mrail_stream_op_t;
 
-/* Advances an op. Returns 1 when it has ended; its result is then in
- * *error_p. */
+/* Advances an op. Returns 1 once it is complete; *error_p then receives its
+ * result. */
 int mrail_stream_op_progress(mrail_stream_op_t *op, int *error_p);
 void mrail_stream_op_free(mrail_stream_op_t *op);
 
 /* ---- progress thread ---- */
 
 /* Starts the thread unless it is running. Returns 0 or an errno value. The
- * thread ends in MPI_Finalize(), after the ops that have started. */
+ * thread exits in MPI_Finalize(), after the ops that have started. */
 int mrail_stream_thread_start(void);
 
 /* Host functions; `arg` is an op. The second one also frees it. */

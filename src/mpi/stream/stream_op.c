@@ -64,7 +64,7 @@ static int start(mrail_stream_op_t *op)
                : start_mpi(op);
 }
 
-/* Returns 1 if the op has ended. */
+/* Returns 1 if the op is complete. */
 static int end_mpi(mrail_stream_op_t *op, int *error_p)
 {
     MPI_Status status;
@@ -87,7 +87,7 @@ static int end_mpi(mrail_stream_op_t *op, int *error_p)
     return *error_p != MPI_SUCCESS;
 }
 
-/* Returns 1 if the copy has ended. */
+/* Returns 1 if the copy is complete. */
 static int end_copy(mrail_stream_op_t *op, int *error_p)
 {
     int ret = mca_coll_mrail_copy_test(&op->copy);

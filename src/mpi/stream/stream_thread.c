@@ -1,4 +1,4 @@
-/* The progress thread. It sleeps while there is no op in progress. */
+/* The progress thread. It sleeps while no op is in progress. */
 #include "config.h"
 #include "mpi/stream/stream_internal.h"
 
@@ -56,7 +56,7 @@ void mrail_stream_hold(void *arg)
 
 /* ---- thread ---- */
 
-/* Finishes an op. Its owner may be freed as soon as the GPU has read the
+/* Completes an op. Its owner may be freed as soon as the GPU has read the
  * counter. */
 static void finish(mrail_stream_op_t *op, int error)
 {
@@ -77,8 +77,8 @@ static void finish(mrail_stream_op_t *op, int error)
     pthread_mutex_unlock(&lock);
 }
 
-/* Moves the ops that have begun to the end of `active`. Waits for one if there
- * is no active op. Returns 0 if the thread must end. */
+/* Moves the ops that have begun to the end of `active`. If there is no active
+ * op, waits for one. Returns 0 if the thread must exit. */
 static int take(mrail_list_t *active)
 {
     int goes_on;
@@ -99,7 +99,7 @@ static int take(mrail_list_t *active)
     return goes_on;
 }
 
-/* Returns 1 if an op has ended. */
+/* Returns 1 if an op is complete. */
 static int progress(mrail_list_t *active)
 {
     int any = 0;

@@ -9,7 +9,7 @@
 
 /* ---- Peers: creation, search and requests (peer.c) ---- */
 
-/* Finds a peer by id; NULL: there is none. */
+/* Returns the peer with this id, or NULL. */
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id) MRAIL_CTL;
 
 /* Creates a peer with this id. Returns NULL if memory runs out. */
@@ -23,10 +23,11 @@ void mrail_peer_free(mrail_peer_t *peer) MRAIL_BOTH;
  * peer with this id was freed recently. Control lock held. */
 int mrail_peer_departed(const mrail_engine_t *engine, uint64_t id);
 
-/* Marks a new peer as failed, because a peer with its id was freed earlier. */
+/* Marks a new peer as failed, because a peer with the same id was freed
+ * earlier. */
 void mrail_peer_set_departed(mrail_peer_t *peer, int status) MRAIL_BOTH;
 
-/* Requests the first lane, or all lanes, from the control thread. */
+/* Requests a first lane, or all lanes, from the control thread. */
 void mrail_peer_request_lanes(mrail_peer_t *peer,
                               int all) MRAIL_DATA MRAIL_NO_CTL;
 
@@ -34,11 +35,11 @@ void mrail_peer_request_lanes(mrail_peer_t *peer,
 mrail_ns_t mrail_peer_next_keepalive(const mrail_engine_t *engine,
                                      mrail_ns_t now_ns);
 
-/* Puts the peer on the list that progress visits, until it has nothing left to
- * wait for. */
+/* Puts the peer on the list that progress visits. It remains there until it has
+ * no pending work. */
 void mrail_peer_activate(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Stores the peer's rails and pairs them with the local ones. */
+/* Stores the peer's rails, and pairs them with the local rails. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 /* ---- Work of the control thread for a peer, and the failure of the peer
@@ -49,27 +50,27 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg) MRAIL_CTL;
 /* Requests that the control thread visit the peer when it next wakes up. */
 void mrail_ctl_work(mrail_peer_t *peer) MRAIL_CTL;
 
-/* Returns 1 if the peer may connect now. If not, returns 0, and the control
- * thread visits the peer again when another one has connected. Control lock
+/* Returns 1 if the peer may connect now. Otherwise returns 0, and the control
+ * thread visits the peer again when another peer has connected. Control lock
  * held. */
 int mrail_ctl_may_connect(mrail_peer_t *peer);
 
-/* Lets another peer connect, because this one has connected or failed, or is
- * silent. */
+/* Allows another peer to connect, because this peer has connected or failed, or
+ * is silent. */
 void mrail_ctl_connected(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Starts a liveness check of the peer's control thread. The peer fails if no
  * answer arrives. */
 void mrail_ctl_probe(mrail_peer_t *peer) MRAIL_CTL;
 
-/* Marks the peer as failed with `status`, unless it already is. */
+/* Marks the peer as failed with `status`, unless it has already failed. */
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
 
-/* Schedules a visit to the peer for when a send buffer may be free. Returns
+/* Schedules a visit to the peer as soon as a send buffer may be free. Returns
  * MRAIL_NS_NEVER, which callers return as their deadline. Control lock held. */
 mrail_ns_t mrail_ctl_await_buffer(mrail_peer_t *peer);
 
@@ -79,7 +80,7 @@ mrail_ns_t mrail_ctl_await_buffer(mrail_peer_t *peer);
 /* Returns the retransmission timeout after `tries` repeats. */
 mrail_ns_t mrail_ctl_rto(unsigned tries);
 
-/* Returns the time without any path after which the peer fails. */
+/* Returns the time after which a peer without a working path fails. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
 
 /* Fails the peer, because it has been unreachable for the peer timeout. */
@@ -89,8 +90,8 @@ void mrail_ctl_give_up(mrail_peer_t *peer) MRAIL_CTL;
  * held. */
 void mrail_lane_error(mrail_lane_t *lane, const char *cause);
 
-/* Fails the peer, because it or its user has violated the protocol. Another
- * lane would not help. */
+/* Fails the peer, because it or its user has violated the protocol. Failing
+ * over to another lane would not help. */
 void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 
 /* Requests the failover of a lane that has failed or must be given up.
@@ -100,19 +101,19 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause);
 /* ---- Building and sending control messages (ctl_send.c) ---- */
 
 /*
- * Functions that return an int return 0 or -errno. -EAGAIN: no send buffer is
- * free, and nothing was sent.
+ * Functions that return an int return 0 or -errno. -EAGAIN means that no send
+ * buffer is free, and that no message was sent.
  */
 
 /* Sends to a known peer over rail pair `way` modulo num_pairs, counted from the
- * base. Each round over the pairs uses the next source port. A repeat should
- * pass the next `way`, so that delivery depends neither on one rail nor on one
- * uplink. */
+ * base. Each round over the pairs uses the next source port. A retransmission
+ * should pass the next `way`, so that delivery does not depend on one rail or
+ * one uplink. */
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way,
                       mrail_ctl_msg_t *msg) MRAIL_CTL;
 
-/* Like mrail_ctl_send_by(), but if the selected pair has no send buffer, uses
- * the next one that has. */
+/* Like mrail_ctl_send_by(), but if the selected pair has no free send buffer,
+ * uses the next pair that has one. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way,
                    mrail_ctl_msg_t *msg) MRAIL_CTL;
 
@@ -146,12 +147,12 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                            uint32_t seq, uint16_t received) MRAIL_CTL;
 
 /* Sends PROBE, PROBE_REP or MOVE_BACK over the path of a slot, from the UDP
- * source port of its lanes (0: any). */
+ * source port of its last lane, or from any port if it has had no lane. */
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
                         unsigned slot) MRAIL_CTL;
 
-/* Sends PROBE over the path of a slot, from another UDP source port. The answer
- * may take any path. */
+/* Sends PROBE over the path of a slot, from UDP source port `sport`. The answer
+ * may arrive over any path. */
 int mrail_ctl_send_probe_from(mrail_peer_t *peer, uint32_t seq, unsigned slot,
                               uint16_t sport) MRAIL_CTL;
 
@@ -160,7 +161,7 @@ int mrail_ctl_send_probe_from(mrail_peer_t *peer, uint32_t seq, unsigned slot,
 int mrail_ctl_send_move(mrail_peer_t *peer, uint32_t seq, unsigned slot,
                         unsigned like) MRAIL_CTL;
 
-/* Drops the address handles of the rail; NULL: of all rails. */
+/* Drops the address handles of the rail, or of all rails if `rail` is NULL. */
 void mrail_ctl_drop_handles(mrail_peer_t *peer,
                             const mrail_rail_t *rail) MRAIL_CTL;
 /* Drops only the address handles for the rails in the peer's address. */
@@ -186,15 +187,15 @@ void mrail_ctl_on_lane_ready(mrail_peer_t *peer,
 void mrail_ctl_on_lane_rep(mrail_peer_t *peer,
                            const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
-/* Handles FAIL: the peer's end of a lane has failed. This end closes before it
- * replies, because only then is the number of arrived messages final. If the
- * epoch in FAIL is over, the reply is repeated. */
+/* Handles FAIL: the peer's end of a lane has failed. This end closes the lane
+ * before it replies, because only then is the number of arrived messages final.
+ * If the epoch in FAIL is over, repeats the reply. */
 void mrail_ctl_on_fail(mrail_peer_t *peer,
                        const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
-/* Handles EVICT: the peer has released a lane. Once refused, an EVICT is always
- * refused, because a late repeat must not evict a lane that the peer uses
- * again. The first lane is never evicted. */
+/* Handles EVICT: the peer has released a lane. This end also refuses all
+ * repeats of an EVICT that it has refused, because a late repeat must not evict
+ * a lane that the peer uses again. The primary lane is never evicted. */
 void mrail_ctl_on_evict(mrail_peer_t *peer,
                         const mrail_ctl_msg_t *msg) MRAIL_BOTH;
 
@@ -220,9 +221,9 @@ void mrail_ctl_bye(mrail_engine_t *engine);
 
 /*
  * Posts a work request. The caller must have checked mrail_lane_sq_free(). Some
- * AM sends and acknowledgements are signalled, so that the engine sees the
- * queue drain. Returns 0, or the -errno of ibv_post_send(3), which means that
- * the lane has failed.
+ * AM sends and acknowledgements are signalled, so that the engine can track the
+ * progress of the queue. Returns 0, or the -errno of ibv_post_send(3), which
+ * means that the lane has failed.
  */
 int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr) MRAIL_DATA;
 
@@ -243,12 +244,12 @@ void mrail_lane_destroy_qp(mrail_lane_t *lane) MRAIL_CTL;
  * remains, because messages and statistics may refer to it. */
 void mrail_lane_end(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Ends and frees the lane, which must have nothing in flight. If the lane was
+/* Ends and frees the lane, which must not have work in flight. If the lane was
  * ever connected, the data-path lock must be held as well. */
 void mrail_lane_release(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Like mrail_lane_release(), with the event that ends the epoch. Keeps the data
- * that replies to late messages about the epoch need. */
+ * that is needed to reply to late messages about the epoch. */
 void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
                        const char *cause) MRAIL_BOTH;
 
@@ -257,9 +258,10 @@ void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,
 int mrail_lane_connect(mrail_lane_t *lane,
                        const mrail_wire_lane_t *remote) MRAIL_CTL;
 
-/* The only writer of the state: applies an event, and logs the transition.
- * Returns the actions; it has already carried out DO_CHECK and DO_EXCHANGE.
- * Counts a message that is invalid in this state as unexpected. */
+/* Applies an event, and logs the transition. No other function writes the state
+ * of a lane. Returns the actions, of which DO_CHECK and DO_EXCHANGE have
+ * already been carried out. Counts a message that is invalid in this state as
+ * unexpected. */
 unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
                           const char *cause) MRAIL_CTL;
 
@@ -274,7 +276,7 @@ int mrail_lane_add_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
 /* Removes the buffers of `count` messages from the lane. */
 void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
 
-/* A lane that has, or had, a QP. */
+/* A lane that has or had a QP. */
 typedef struct mrail_stats_lane {
     uint64_t peer;
     const mrail_rail_t *rail;
@@ -296,8 +298,8 @@ mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane);
 /* ---- Bringing lanes up (lane_up.c) ---- */
 
 /* Marks a connected lane as up. On a path that had failed, the lane must first
- * complete a READ (mrail_failover_validate()): datagrams may get through where
- * requests do not. */
+ * complete a READ (mrail_failover_validate()), because probes may pass over a
+ * path on which requests still fail. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
 
 /* Sets the lane's bit, so that progress threads may use it. */
@@ -305,20 +307,20 @@ void mrail_ctl_lane_join(mrail_lane_t *lane) MRAIL_CTL;
 
 /* ---- Lane requests (lane_request.c) ---- */
 
-/* Returns 1 if the peer has no other lane for messages, up or requested, and
- * therefore depends on this one. */
+/* Returns 1 if the lane of the slot is a *first lane*: the peer has no other
+ * lane for messages, up or requested, and therefore depends on this one. */
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 
-/* Returns the lane of a slot and creates it if needed. NULL: no budget or no
- * memory is left. */
+/* Returns the lane of a slot and creates it if needed. Returns NULL if the QP
+ * budget or memory is exhausted. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot) MRAIL_CTL;
 
 /* Connects the QP so that it can receive. Returns 0 or -errno. */
 int mrail_ctl_connect(mrail_lane_t *lane,
                       const mrail_wire_lane_t *remote) MRAIL_CTL;
 
-/* Connects a peer in this process, or the process to itself, without messages.
- * Returns -EAGAIN if there is no room for the lane yet. */
+/* Connects the process to itself, without messages. Returns 0, or -EAGAIN if
+ * the QP budget has no QP for the lane yet. */
 int mrail_ctl_connect_self(mrail_peer_t *peer) MRAIL_BOTH;
 
 /* Returns the k-th slot in the order of requests. */
@@ -329,33 +331,34 @@ unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
 mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Allows a later large transfer to repeat requests for lanes that found no
- * room. Returns the earliest time for this. */
+/* Allows a later large transfer to repeat requests for lanes that failed for
+ * lack of QP budget. Returns the earliest time for this. */
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Drops a request that produced no lane. */
+/* Drops a request that did not result in a lane. */
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
 
-/* Repeats a failed lane request with a new epoch. The peer's very first lane
- * also moves to the next pair of rails. */
+/* Repeats a failed lane request with a new epoch. If no lane to the peer has
+ * ever come up, the lane also moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
 
-/* Handles a failure to connect the QP, because its port is gone or the QP is in
+/* Handles a failure to connect the QP, because its port is down or the QP is in
  * the error state. Notifies the peer, whose end is already connected, that the
- * lane has failed. If it was the very first lane to the peer, requests it
- * again. */
+ * lane has failed. If no lane to the peer has ever come up, requests the lane
+ * again instead. */
 void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Handles the peer's refusal to grant the lane, now or ever, for `reason`. */
+/* Handles the peer's refusal to grant the lane, now or permanently, for
+ * `reason`. */
 void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
                            const char *why) MRAIL_BOTH;
 
 /* ---- The QP budget (qp_budget.c) ---- */
 
-/* Makes room for a lane when the QP budget is exhausted, by requesting the
- * eviction of the least recently used lanes. If `hard` is set, the lane is the
- * first one to its peer, and recently used lanes are candidates as well.
- * Returns 0 if no lane can be evicted. */
+/* Frees QPs when the QP budget is exhausted, by requesting the eviction of the
+ * least recently used lanes. If `hard` is set, the QP is needed for a first
+ * lane, so recently used lanes are candidates as well. Returns 0 if there is no
+ * lane that could be evicted. */
 int mrail_evict_make_room(mrail_engine_t *engine, int hard) MRAIL_CTL;
 
 /* Logs once that the QP budget is exhausted. */
@@ -367,8 +370,8 @@ void mrail_ctl_budget(mrail_engine_t *engine) MRAIL_CTL;
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Starts a move of the lane, unless proto/port_move.h or the device forbids it.
- * `like`: see mrail_ctl_send_move(). `seq`: number of the peer's MOVE, or 0 if
- * this end decided to move. */
+ * See mrail_ctl_send_move() for `like`. `seq` is the number of the peer's MOVE,
+ * or 0 if this end decided to move. */
 void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
                    mrail_ns_t now_ns) MRAIL_CTL;
 
@@ -377,22 +380,22 @@ void mrail_move_to(mrail_lane_t *lane, unsigned like, uint32_t seq,
 void mrail_move_back(mrail_lane_t *lane, uint32_t seq,
                      mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Starts a move to `sport`, the source port that the port rules give the lane,
- * unless the device forbids it or another move is in progress. */
+/* Starts a move to `sport`, the source port that the port rules assign to the
+ * lane, unless the device forbids it or another move is in progress. */
 void mrail_move_home(mrail_lane_t *lane, uint16_t sport,
                      mrail_ns_t now_ns) MRAIL_CTL;
 
 /* ---- Choice of the lane that moves (move_decide.c) ---- */
 
-/* Compares the peer's lanes, and moves one that shares its path with others.
- * recovery/stall_detect.c calls it at every tick. Returns 1 while a lane is
- * held and needs further ticks. */
+/* Compares the peer's lanes, and moves a lane that shares its path with other
+ * lanes. recovery/stall_detect.c calls it at every tick. Returns 1 while a lane
+ * is held and needs further ticks. */
 int mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_BOTH;
 
 /* ---- The paths to a peer (paths.c) ---- */
 
 /* Grace period before lanes of a failed port are closed, because the port may
- * come back at once. */
+ * come back immediately. */
 #define MRAIL_PATH_GRACE (2 * MRAIL_NS_PER_MS)
 
 /* Returns the local rail of a path. */
@@ -420,7 +423,7 @@ void mrail_paths_remove(mrail_peer_t *peer);
  * each path stays with its rails. */
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base) MRAIL_CTL;
 
-/* Returns the base pair that puts the slot on these rails. */
+/* Returns the base pair for which the slot uses these rails. */
 unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                           unsigned local, unsigned remote);
 
@@ -444,11 +447,11 @@ void mrail_ctl_choose_port(mrail_lane_t *lane);
 
 /* If no lane to the peer is usable, moves a path on which a probe was lost to
  * the next source port, because the uplink of the last port may have failed.
- * The next lane of the path takes the port that works. */
+ * The next lane of the path uses the port that works. */
 void mrail_path_next_port(mrail_peer_t *peer, unsigned slot,
                           mrail_ns_t now_ns) MRAIL_CTL;
 
-/* Probes the path's own port if that is due. Returns the next deadline. */
+/* Probes the path's own port if a probe is due. Returns the next deadline. */
 mrail_ns_t mrail_own_port_run(mrail_peer_t *peer, unsigned slot,
                               mrail_ns_t now_ns) MRAIL_CTL;
 
@@ -459,7 +462,8 @@ int mrail_own_port_answer(mrail_peer_t *peer, unsigned slot, uint32_t seq,
 
 /* ---- Errors of whole rails, and outages (rail_error.c) ---- */
 
-/* Requests the failover of all lanes of the rail, whose device is gone. */
+/* Requests the failover of all lanes of the rail, which has permanently
+ * failed. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause) MRAIL_CTL;
 

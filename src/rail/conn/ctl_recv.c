@@ -18,13 +18,13 @@ static MRAIL_CTL void mrail_ctl_on_hello(mrail_peer_t *peer,
 
     mrail_ctl_fill_hello(peer->engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
-    /* Each answer takes the next pair of rails, because the rail of the HELLO
+    /* Each answer uses the next pair of rails, because the rail of the HELLO
      * may work in one direction only. */
     mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
-/* Handles HELLO_REP, which only reports the peer's rails; see
- * mrail_ctl_teaches(). */
+/* Handles HELLO_REP. mrail_ctl_receive() has already stored the peer's
+ * rails. */
 static void mrail_ctl_on_hello_rep(mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
@@ -36,9 +36,8 @@ static MRAIL_CTL void mrail_ctl_on_probe(mrail_peer_t *peer,
     unsigned slot = msg->path.slot;
 
     /* A probe of a path is answered over the same path. A liveness check names
-     * no path, and the path of its slot may use other rails than the message.
-     * The reply then takes the rails of the message, which are known to
-     * work. */
+     * no path, and the path of a slot may use other rails than the message. The
+     * reply then uses the rails of the message, which are known to work. */
     if ((slot < peer->slot_limit) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
@@ -86,7 +85,7 @@ static MRAIL_CTL void mrail_ctl_on_move(mrail_peer_t *peer,
     if ((lane == NULL) || (msg->seq == 0)) {
         ++peer->engine->counters.ctl_unexpected;
     } else if (peer->engine->config.uplinks != MRAIL_SIZE_AUTO) {
-        return; /* port rules, which the peer does not know */
+        return; /* the port rules, which the peer does not know, apply */
     } else if (is_back) {
         mrail_move_back(lane, msg->seq, mrail_clock_now());
     } else {
@@ -165,7 +164,7 @@ static MRAIL_CTL void mrail_ctl_note_request(mrail_peer_t *peer,
 static const struct {
     mrail_ctl_handler_t handler;
     int is_request; /* repeated until it is answered */
-    int any_peer;   /* 1: also accepted from an unknown peer */
+    int any_peer;   /* also accepted if the rails of the peer are unknown */
     int lane_body;  /* the slot must be in range; LANE_REQ checks that itself */
 } ctl_handlers[MRAIL_CTL_LAST] = {
     [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 1, 0},
@@ -234,8 +233,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                 rail->index);
     ctl_handlers[msg.type].handler(peer, &msg);
     mrail_ctl_work(peer); /* the message may have made other messages due */
-    /* These messages create or connect a QP, which takes a long time, so let
-     * other threads take the control lock before the next message. */
+    /* These messages create or connect a QP, which takes a long time. Let other
+     * threads take the control lock before the next message. */
     rail->ud_pause |=
         (msg.type == MRAIL_CTL_LANE_REQ) || (msg.type == MRAIL_CTL_LANE_REP);
 }

@@ -10,7 +10,8 @@ static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
     return mrail_paths_base(peer, wire->slot, wire->dst_rail, wire->src_rail);
 }
 
-/* Returns 0, or -1 if there is no working QP. */
+/* Accepts a lane request. Returns 0, or -1 if the QP cannot be created or
+ * connected. */
 static MRAIL_BOTH int mrail_ctl_accept(mrail_lane_t *lane,
                                        const mrail_ctl_msg_t *msg)
 {
@@ -36,15 +37,14 @@ static MRAIL_BOTH int mrail_ctl_accept(mrail_lane_t *lane,
     }
 
 err:
-    /* Without a working QP, the slot has neither a request nor a granted
-     * lane. */
+    /* The slot then has neither a request nor a granted lane. */
     mrail_ctl_drop_request(lane, "no QP");
     return -1;
 }
 
-/* Returns 1 for a late repetition of a request that was already handled. This
- * end must refuse it. If the request was refused, the peer expects no lane. If
- * its lane has ended, the peer would not know about a new one. */
+/* Returns 1 for a late repeat of a request that was already handled. This end
+ * must refuse the repeat. If the request was refused, the peer does not expect
+ * a lane. If its lane has ended, the peer would not know about a new lane. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -74,7 +74,7 @@ static MRAIL_CTL void mrail_ctl_refuse_request(mrail_peer_t *peer,
 }
 
 /* Postpones the lane. For a first lane, the reply makes the peer wait. A
- * further lane is refused, and the peer requests it again later. */
+ * request for a further lane is refused, and the peer repeats it later. */
 static MRAIL_CTL void mrail_ctl_put_off(mrail_peer_t *peer,
                                         const mrail_ctl_msg_t *msg)
 {
@@ -84,8 +84,8 @@ static MRAIL_CTL void mrail_ctl_put_off(mrail_peer_t *peer,
                                  : MRAIL_REASON_QP_BUDGET);
 }
 
-/* Refuses the lane for lack of budget. For a first lane, the reply makes the
- * peer wait if there may be room later. */
+/* Refuses the lane for lack of QP budget. For a first lane, the reply makes the
+ * peer wait if a QP can be freed. */
 static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_peer_t *peer,
                                             const mrail_ctl_msg_t *msg)
 {
@@ -111,8 +111,8 @@ static MRAIL_BOTH void mrail_ctl_take_request(mrail_lane_t *lane,
     mrail_ctl_mark_handled(peer, msg);
 }
 
-/* Handles a request for an existing lane: a repeat, or a new lane in its
- * place. */
+/* Handles a request for an existing lane: a repeat, or a request for a new lane
+ * that replaces it. */
 static MRAIL_CTL void mrail_ctl_repeat_request(mrail_lane_t *lane,
                                                const mrail_ctl_msg_t *msg)
 {
@@ -120,8 +120,8 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_lane_t *lane,
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
-        /* The peer has sent a newer request, so it has given up the one that
-         * this end accepted. */
+        /* The peer has sent a newer request, so it has given up the request
+         * that this end accepted. */
         mrail_lane_event(lane, MRAIL_LANE_EV_SUPERSEDED, "requested again");
         mrail_ctl_put_off(lane->peer, msg);
     } else {
@@ -129,12 +129,12 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_lane_t *lane,
     }
 }
 
-/* Takes the base pair from a request for a further lane. A peer sends one only
+/* Adopts the base pair from a request for a further lane. A peer sends one only
  * after its first lane has come up, so the base pair is agreed, even if
- * LANE_READY was lost. This end's own request for a first lane is dropped: the
- * peer would refuse it, and it may occupy resources that the requested lane
- * needs. A first lane that this end has granted stays, because it may be a
- * later one. */
+ * LANE_READY was lost. This end's own request for a first lane is dropped,
+ * because the peer would refuse it, and because it may occupy resources that
+ * the requested lane needs. A first lane that this end has granted remains,
+ * because the peer may have requested it later. */
 static MRAIL_BOTH void mrail_ctl_take_base(mrail_peer_t *peer,
                                            const mrail_wire_lane_t *wire)
 {
@@ -155,8 +155,8 @@ void mrail_ctl_on_lane_req(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_lane_t *lane;
 
-    /* If the peer is configured for more lanes per rail, it must do without the
-     * excess ones. */
+    /* A peer that is configured for more lanes per rail must do without the
+     * excess lanes. */
     if ((wire->dst_rail >= peer->engine->num_rails) ||
         (wire->src_rail >= peer->num_rails) ||
         (wire->slot >= peer->slot_limit)) {
@@ -174,7 +174,7 @@ void mrail_ctl_on_lane_req(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
                (lane->state <= MRAIL_LANE_REAPING)) {
         /* Either the peer has reaped the lane, or this is a late request of an
          * earlier epoch and the peer uses the lane. The answer to EVICT shows
-         * which, so EVICT is sent again at once. */
+         * which, so EVICT is repeated immediately. */
         lane->deadline_ns = 0;
         mrail_ctl_put_off(peer, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||
@@ -187,8 +187,8 @@ void mrail_ctl_on_lane_req(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
         ++peer->engine->counters.ctl_unexpected;
     } else if ((lane->state == MRAIL_LANE_IDLE) ||
                (peer->engine->id >= peer->id)) {
-        /* If two requests have crossed, the one from the end with the lower id
-         * wins, and the other end answers it. */
+        /* If two requests have crossed, the request of the end with the lower
+         * id wins, and the other end answers it. */
         mrail_ctl_take_request(lane, msg);
     }
 }
@@ -222,8 +222,8 @@ void mrail_ctl_on_lane_rep(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
         ((lane->state == MRAIL_LANE_ACCEPTING) &&
          (lane->epoch != msg->lane.epoch))) {
         /* This end has given up the request, but the peer waits for LANE_READY,
-         * so notify it. If this end has meanwhile accepted a request of the
-         * peer, the two ends would otherwise wait for each other. */
+         * so notify the peer. Otherwise, if this end has since accepted a
+         * request of the peer, the two ends would wait for each other. */
         mrail_ctl_send_fail(peer, msg->lane.slot, msg->lane.epoch);
         return;
     }
@@ -258,9 +258,9 @@ void mrail_ctl_on_refuse(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     static const char *const reasons[] = {
         [MRAIL_REASON_NONE] = "refused",
-        [MRAIL_REASON_QP_BUDGET] = "its UCX_MRAIL_MAX_QPS is used up",
-        [MRAIL_REASON_RESOURCES] = "its device has no QP or buffer left",
-        [MRAIL_REASON_NO_RAIL] = "it has no such rail",
+        [MRAIL_REASON_QP_BUDGET] = "the peer's UCX_MRAIL_MAX_QPS is used up",
+        [MRAIL_REASON_RESOURCES] = "the peer's device has no QP or buffer left",
+        [MRAIL_REASON_NO_RAIL] = "the peer has no rail with this number",
         [MRAIL_REASON_IN_USE] = "in use",
     };
     unsigned reason = msg->refuse.reason, slot = msg->refuse.slot;
@@ -270,14 +270,14 @@ void mrail_ctl_on_refuse(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
         ++peer->engine->counters.ctl_unexpected;
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
-        lane->tries = 1; /* the peer is alive, so do not give up */
+        lane->tries = 1; /* the peer is alive, so keep trying */
         peer->unreachable_ns = peer->based ? peer->unreachable_ns : 0;
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
         mrail_ctl_not_granted(
             lane, reason,
             (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason] : "refused");
     } else {
-        mrail_lane_event(lane, MRAIL_LANE_EV_REFUSE, "the peer uses it");
+        mrail_lane_event(lane, MRAIL_LANE_EV_REFUSE, "in use by the peer");
     }
 }
 
@@ -295,10 +295,9 @@ void mrail_ctl_on_evict(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     }
     if (lane != NULL) {
         if (lane->state == MRAIL_LANE_ACCEPTING) {
-            mrail_ctl_lane_up(lane, "the peer has used it");
+            mrail_ctl_lane_up(lane, "used by the peer");
         }
-        actions =
-            mrail_lane_event(lane, MRAIL_LANE_EV_EVICT, "the peer requests it");
+        actions = mrail_lane_event(lane, MRAIL_LANE_EV_EVICT, "EVICT received");
     }
     if (actions & MRAIL_LANE_DO_CHECK) {
         lane->peer_request = msg->seq;
@@ -350,6 +349,6 @@ void mrail_ctl_on_fail(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
         mrail_ctl_reconnect(lane, "the peer's end has failed");
     } else if (actions & MRAIL_LANE_DO_FAIL_OVER) {
         mrail_path_event(peer, slot, MRAIL_HEALTH_CLOSED, mrail_clock_now());
-        mrail_failover_request(lane, "the peer has closed it");
+        mrail_failover_request(lane, "closed by the peer");
     }
 }

@@ -4,9 +4,9 @@
  * ctl_recv.c handles received ones. All of this code runs under the control
  * lock, mostly on the control thread.
  *
- * Every exchange is a request that the sender repeats until the answer arrives,
- * so requests are idempotent. If two peers request the same lane at once, the
- * one with the lower id becomes the initiator.
+ * The sender repeats each request until the answer arrives, so requests are
+ * idempotent. If two peers request the same lane at the same time, the peer
+ * with the lower id becomes the initiator.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -15,13 +15,14 @@
 #include <pthread.h>
 #include <sched.h>
 
-/* Repeats after which a silent peer lets others connect. */
+/* Repeats after which a silent peer no longer keeps other peers from
+ * connecting. */
 #define MRAIL_CTL_SILENT 3
 
 /* Time limit for sending BYE, for all peers together. */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS)
 
-/* Interval of EVICTs if the peer has left the first ones unanswered. */
+/* Interval of EVICTs if the peer has not answered the first of them. */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)
 
 /* Returns the number of repeats that fill the peer timeout. */
@@ -36,9 +37,9 @@ static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
 }
 
 /* Fails the peer if no lane for messages has been usable for too long. A lane
- * whose path gets no new work counts as unusable, because its requests may wait
- * for the NIC's timers forever (rdma_rxe with the link down). If there is no
- * lane at all, one is requested on every pair of rails whose path works now or
+ * whose path is not up counts as unusable, because its requests may wait for
+ * the NIC's timers forever (rdma_rxe with the link down). If there is no lane
+ * at all, requests a lane on every pair of rails whose path works now or
  * later. */
 static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
                                                       mrail_ns_t now_ns)
@@ -76,8 +77,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
 /* Fails a peer that has not closed its end of a failed lane in time. */
 static MRAIL_CTL mrail_ns_t mrail_ctl_run_unconfirmed(mrail_lane_t *lane)
 {
-    mrail_error("peer %016llx does not answer on any rail since %s:%u failed: "
-                "its process is gone, or no path leads to it",
+    mrail_error("peer %016llx has not answered on any rail since %s:%u failed: "
+                "its process has exited, or no path leads to it",
                 (unsigned long long)lane->peer->id, lane->rail->attr.device,
                 lane->rail->attr.port);
     mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
@@ -94,8 +95,8 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane)
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT); /* no other lane leads
                                                         * to the peer */
     } else if (lane->state == MRAIL_LANE_ACCEPTING) {
-        /* If the request was a late repeat of a refused one, the peer does not
-         * have the lane. The answer to EVICT shows whether it does. */
+        /* If the request was a late repeat of a refused request, the peer does
+         * not have the lane. The answer to EVICT shows whether it does. */
         mrail_lane_event(lane, MRAIL_LANE_EV_NO_READY, "no answer");
     } else if (is_first) {
         mrail_ctl_give_up(lane->peer);
@@ -107,8 +108,8 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane)
 
 /* Sends a HELLO before each repeat of the first lane request, because a peer
  * that missed the answer to its own HELLO ignores lane requests. A repeat that
- * waits for a send buffer gets no second HELLO, which would use up more
- * buffers. Returns 0 or -errno. */
+ * waits for a send buffer is not preceded by a second HELLO, which would use up
+ * more buffers. Returns 0 or -errno. */
 static MRAIL_CTL int mrail_ctl_greet(mrail_lane_t *lane)
 {
     int ret;
@@ -205,8 +206,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer,
         return peer->deadline_ns;
     }
     if (peer->tries >= mrail_ctl_tries(peer) + peer->num_boots) {
-        mrail_error("peer %016llx does not answer: no route, or its process "
-                    "is gone",
+        mrail_error("peer %016llx does not answer: there is no route to it, or "
+                    "its process has exited",
                     (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
@@ -293,7 +294,7 @@ static MRAIL_CTL void mrail_ctl_take_due(mrail_engine_t *engine,
 }
 
 /* Puts as many blocked peers on the work list as there are free send buffers,
- * beginning with those that have waited longest. */
+ * beginning with the peers that have waited longest. */
 static MRAIL_CTL void mrail_ctl_take_unblocked(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
@@ -335,8 +336,8 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
 
     mrail_ctl_take_due(engine, now_ns);
     mrail_ctl_take_unblocked(engine);
-    /* A visit may create more work for the same peer or another one. That work
-     * is left for the next iteration, which then follows at once. */
+    /* A visit may create more work for the same peer or another peer. That work
+     * is left for the next iteration, which then follows immediately. */
     mrail_list_init(&turn);
     mrail_list_move_all(&turn, &engine->work);
     while (!mrail_list_empty(&turn)) {
@@ -413,7 +414,8 @@ static MRAIL_CTL unsigned mrail_ctl_bye_round(mrail_engine_t *engine)
 }
 
 /* Sends BYE to all peers. A rail without send buffers delays only its own
- * messages. It may be dead and never free one, so the time is limited. */
+ * messages. The time is limited, because the device of the rail may be dead and
+ * never return a buffer. */
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;
@@ -421,7 +423,7 @@ void mrail_ctl_bye(mrail_engine_t *engine)
 
     mrail_ctl_take(engine);
     mrail_list_for_each(peer, &engine->peers, mrail_peer_t, list) {
-        /* Include peers that were given up, because they may be alive and must
+        /* Include peers that have failed, because they may be alive and must
          * not wait for this process. */
         if ((peer->id != engine->id) && (peer->failed != -ESHUTDOWN)) {
             peer->bye_mask = (1ull << peer->num_pairs) - 1;

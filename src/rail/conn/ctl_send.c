@@ -3,8 +3,8 @@
  * them. ctl_run.c decides when to repeat them.
  *
  * All sending functions return 0 or -errno. -EAGAIN means that no send buffer
- * is free and nothing was sent; this does not count as an attempt, and the
- * caller retries later. Any other error counts as a lost datagram.
+ * is free, and that no message was sent. It does not count as an attempt, and
+ * the caller retries later. Any other error counts as a lost datagram.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -139,7 +139,7 @@ int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 }
 
 /* A repeated request is answered from the next source port, because the uplink
- * of the last one may drop replies. */
+ * of the last port may drop replies. */
 unsigned mrail_ctl_reply_way(const mrail_peer_t *peer)
 {
     return peer->reply_way +
@@ -213,8 +213,8 @@ int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 
     mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
-    if (peer->num_pairs != 0) { /* the peer is known here, but may not know this
-                                 * end */
+    if (peer->num_pairs != 0) { /* this end knows the peer's rails, but not vice
+                                 * versa */
         return mrail_ctl_send(peer, way, &msg);
     }
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);
@@ -291,7 +291,8 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
     return mrail_ctl_send(peer, mrail_ctl_reply_way(peer), &msg);
 }
 
-/* Sends over the path of a slot, from this source port (0: any). */
+/* Sends over the path of a slot, from source port `sport`, or from any port if
+ * it is 0. */
 static MRAIL_CTL int mrail_ctl_send_from(mrail_peer_t *peer, unsigned slot,
                                          uint16_t sport, mrail_ctl_msg_t *msg)
 {

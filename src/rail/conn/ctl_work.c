@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <arpa/inet.h>
 
-/* Maximum number of peers that connect at the same time. With more, answers
- * would overflow the receive queues of the control channel, and each lost
- * answer costs a retransmission. */
+/* Maximum number of peers that connect at the same time. With more peers,
+ * answers would overflow the receive queues of the control channel, and each
+ * lost answer costs a retransmission. */
 #define MRAIL_CTL_CONNECTING 256
 
 /* Minimum peer timeout until a first lane has come up. */
@@ -80,8 +80,8 @@ void mrail_ctl_connected(mrail_peer_t *peer)
     while (!mrail_list_empty(&engine->connect_queue)) {
         next = mrail_list_head(&engine->connect_queue, mrail_peer_t, connect);
         mrail_list_del(&next->connect);
-        /* Peers in other states have failed, or have been connected by the peer
-         * itself. */
+        /* A peer in another state has failed, or has itself initiated the
+         * connection. */
         if ((next->state == MRAIL_PEER_NEW) && !mrail_peer_has_failed(next)) {
             mrail_ctl_work(next);
             return;
@@ -106,7 +106,7 @@ void mrail_ctl_give_up(mrail_peer_t *peer)
 {
     if (peer->reconnect_cause != NULL) { /* the peer has answered, so it
                                           * exists */
-        mrail_error("peer %016llx cannot be connected on any of %u rails: %s",
+        mrail_error("cannot connect to peer %016llx on any of %u rails: %s",
                     (unsigned long long)peer->id, peer->num_pairs,
                     peer->reconnect_cause);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
@@ -156,7 +156,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
         return;
     }
     if (__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)) {
-        level = MRAIL_LOG_DEBUG; /* thousands of lanes may fail at once */
+        level = MRAIL_LOG_DEBUG; /* thousands of lanes may fail together */
     }
     mrail_gid_text(peer->rails[lane->remote_rail].gid, address,
                    sizeof(address));

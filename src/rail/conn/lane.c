@@ -82,7 +82,7 @@ void mrail_lane_drain(mrail_lane_t *lane)
 
     if (lane->drained || (lane->qp == NULL) || lane->rail->fatal ||
         (mrail_lane_sq_free(lane) == 0)) {
-        return; /* no room; retry after a completion */
+        return; /* the queue is full; retry after a completion */
     }
     lane->drained = 1;
     if (mrail_lane_post(lane, &wr) != 0) {
@@ -90,7 +90,7 @@ void mrail_lane_drain(mrail_lane_t *lane)
         lane->drained = 0;
         /* If the device accepts no requests in this state, it still completes
          * chunks, which are all signalled. Unsignalled requests access only
-         * engine memory, so they can be written off. */
+         * engine memory, so they can be treated as complete. */
         if (mrail_list_empty(&lane->flying)) {
             lane->sq_done = lane->sq_posted;
         }
@@ -109,7 +109,7 @@ static int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail,
     rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
     rx->sge.addr = (uintptr_t)rx->hdr;
     /* The buffer size is rounded up, so a buffer can hold more than a segment.
-     * This limit makes the device refuse a longer message. */
+     * This limit makes the device reject longer messages. */
     rx->sge.length = (uint32_t)engine->config.seg_size;
     rx->sge.lkey = lkey;
     rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
@@ -191,9 +191,9 @@ mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
 
 /* Sets the window of a new lane, which carries active messages if its slot is
  * below num_pairs, and reserves a buffer for each message that the peer may
- * send. If the SRQ is too small for all lanes, the last ones share the buffers
- * of the others. The NIC retries a message that finds no buffer (RNR). Returns
- * 0 or -errno. */
+ * send. If the SRQ is too small for all lanes, the last lanes share the buffers
+ * of the other lanes. The NIC retries a message that finds no buffer (RNR).
+ * Returns 0 or -errno. */
 static MRAIL_CTL int mrail_lane_reserve_buffers(mrail_lane_t *lane)
 {
     mrail_rail_t *rail = lane->rail;
@@ -235,8 +235,9 @@ void mrail_lane_return_buffers(mrail_lane_t *lane, unsigned count)
 
 /* ---- QPs ---- */
 
-/* Returns the number of send queue entries for a lane. Chunks are few and
- * large, so lanes without active messages need fewer entries. */
+/* Returns the number of send queue entries for a lane. Small messages use the
+ * primary lane. Other lanes carry few large chunks, so they need fewer
+ * entries. */
 static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
                                     const mrail_lane_t *lane)
 {
@@ -366,7 +367,7 @@ int mrail_lane_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
     return ret;
 }
 
-/* ---- Statistics, kept beyond the end of the peer ---- */
+/* ---- Statistics, which outlive the peer ---- */
 
 mrail_stats_lane_t mrail_stats_of_lane(const mrail_lane_t *lane)
 {

@@ -1,6 +1,6 @@
 /*
- * Lane requests: decides which lanes to request on which rails, and handles a
- * lack of room or QPs and answers that yield no lane.
+ * Lane requests: decides which lanes to request on which rails. Handles
+ * exhausted QP budgets, QPs and receive buffers, and rejected requests.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -9,9 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* mean delay after "no room" */
+/* Mean delay before a request that failed for lack of QPs is repeated. */
+#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS)
 
-#define MRAIL_CTL_ROOM_TRIES 250 /* tries, 20 ms apart, before the log */
+/* Attempts, 20 ms apart, before a warning. A connection of the process to
+ * itself then fails. */
+#define MRAIL_CTL_ROOM_TRIES 250
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 {
@@ -26,7 +29,7 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
     return 1;
 }
 
-/* Returns 1 if the QP budget has room for a lane. A quarter of the budget is
+/* Returns 1 if the QP budget allows another lane. A quarter of the budget is
  * reserved for the first lanes of later peers, which must not wait until
  * another lane is evicted. */
 static MRAIL_CTL int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
@@ -79,13 +82,13 @@ static MRAIL_CTL void mrail_ctl_list_lane(mrail_lane_t *lane)
 
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
 {
-    int ret = -EIO; /* a lost device would return nothing */
+    int ret = -EIO; /* a lost device would return no completions */
 
     if (!lane->rail->fatal) {
         ret = mrail_lane_connect(lane, remote);
     }
-    if (ret == 0) { /* early enough, because the peer sends nothing before it
-                     * gets the answer */
+    if (ret == 0) { /* early enough, because the peer does not send before it
+                     * receives the answer */
         mrail_ctl_list_lane(lane);
     }
     return ret;
@@ -152,8 +155,9 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
 }
 
 /* Returns the epoch of a new lane, which distinguishes its messages from late
- * ones of earlier lanes. The epochs of this end repeat after 32768 requests.
- * The lowest bit distinguishes them from those that the peer chooses. */
+ * messages of earlier lanes. The epochs of this end repeat after 32768
+ * requests. The lowest bit distinguishes them from the epochs that the peer
+ * chooses. */
 static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -162,7 +166,8 @@ static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
     return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
 }
 
-/* Creates the QP of a lane and requests the other end. Returns 0 or -errno. */
+/* Creates the QP of a lane, and requests the lane from the peer. Returns 0 or
+ * -errno. */
 static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
@@ -177,7 +182,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         if (mrail_evict_make_room(engine, 1)) {
             if (++peer->tries == MRAIL_CTL_ROOM_TRIES) {
                 mrail_warn("UCX_MRAIL_MAX_QPS=%u: the connection to peer "
-                           "%016llx waits until other peers give lanes back",
+                           "%016llx waits until another lane is evicted",
                            engine->config.max_qps,
                            (unsigned long long)peer->id);
             }
@@ -201,8 +206,8 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     return 0;
 }
 
-/* Handles a lane that can never come up: the peer does without it, or fails if
- * it is its first lane. */
+/* Handles a lane that can never come up. The peer does without the lane, or
+ * fails if it is a first lane. */
 static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                                         const char *why)
 {
@@ -214,23 +219,23 @@ static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
     }
     peer->refused_mask |= 1ull << slot;
     if (!peer->based) {
-        mrail_error("peer %016llx cannot be connected: %s",
+        mrail_error("cannot connect to peer %016llx: %s",
                     (unsigned long long)peer->id, why);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
     } else {
-        mrail_debug("peer %016llx goes without lane %u: %s",
+        mrail_debug("peer %016llx does without lane %u: %s",
                     (unsigned long long)peer->id, slot, why);
     }
 }
 
-/* Handles a lack of QP budget: the peer does without the lane for a while. */
+/* Handles an exhausted QP budget: postpones the request for the lane. */
 static MRAIL_CTL void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
 {
-    mrail_debug("peer %016llx: no room for lane %u now",
+    mrail_debug("peer %016llx: no QP for lane %u at present",
                 (unsigned long long)peer->id, slot);
     peer->no_room_mask |= 1ull << slot;
-    /* The delay is random, so that two ends without room do not retry in
-     * step. */
+    /* The delay is random, so that two ends without free QPs do not retry in
+     * lockstep. */
     peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
                      mrail_rng_next(&peer->engine->rng) % MRAIL_CTL_RETRY;
     mrail_ctl_work(peer);
@@ -250,8 +255,8 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* Moves the very first lane to an open path. Until a lane has come up, there is
- * no agreed base pair, so the lane need not wait for a particular path. */
+/* Moves the first lane to an open path. Until a lane has come up, there is no
+ * agreed base pair, so the lane need not wait for a particular path. */
 static MRAIL_CTL void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
@@ -262,14 +267,16 @@ static MRAIL_CTL void mrail_ctl_find_base(mrail_peer_t *peer)
     }
 }
 
-/* Returns 1 if another pair of rails may have a QP and buffers for the lane. */
+/* Returns 1 for an error after which another pair of rails may have a QP and
+ * buffers for the lane. */
 static int mrail_ctl_is_rail_full(int ret)
 {
     return (ret != 0) && (ret != -EAGAIN) && (ret != -EDQUOT);
 }
 
-/* Requests the peer's very first lane, on the first pair of rails with a QP and
- * receive buffers at this end. Returns 0 or -errno. */
+/* Requests the lane before any lane to the peer has come up. Uses the first
+ * pair of rails with a QP and receive buffers at this end. Returns 0 or
+ * -errno. */
 static MRAIL_CTL int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
 {
     unsigned count = peer->num_pairs, base = peer->base;
@@ -286,7 +293,7 @@ static MRAIL_CTL int mrail_ctl_request_first(mrail_peer_t *peer, unsigned slot)
     return ret;
 }
 
-/* Returns 1 if some pair of rails cannot be tried now, but perhaps later. */
+/* Returns 1 if a pair of rails cannot be used now, but possibly later. */
 static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->num_pairs; ++slot) {
@@ -310,9 +317,9 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
         return MRAIL_NS_NEVER;
     }
     if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
-        return MRAIL_NS_NEVER; /* no other lane is requested until the first one
-                                * has determined the base pair, and the peer may
-                                * have requested that lane */
+        return MRAIL_NS_NEVER; /* further lanes are requested only after the
+                                * first lane, which the peer may have requested,
+                                * has determined the base pair */
     }
     if (!peer->based && !mrail_path_is_open(peer, slot)) {
         mrail_ctl_find_base(peer);
@@ -336,14 +343,14 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     if ((ret == -EDQUOT) && peer->based) {
         mrail_ctl_no_room(peer, slot);
     } else if (ret != 0) {
-        mrail_ctl_refused(peer, slot, "no QP here");
+        mrail_ctl_refused(peer, slot, "this process cannot provide a QP");
     }
     return MRAIL_NS_NEVER;
 }
 
 /* Returns the delay of the next attempt. The first attempt on each pair of
- * rails follows at once. Later ones have growing delays, so that both ends can
- * do other work. */
+ * rails follows immediately. Later attempts have growing delays, so that both
+ * ends can do other work. */
 static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 {
     unsigned attempt = ++peer->reconnects / peer->num_pairs;
@@ -370,7 +377,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         peer->reconnect_cause = cause;
         peer->reconnect_ns =
             (peer->reconnects == 1) ? now_ns : peer->reconnect_ns;
-        /* Count from the first repeat, because unreachable_ns restarts whenever
+        /* Count from the first repeat, because unreachable_ns is reset whenever
          * the peer answers that this end must wait. */
         if ((peer->reconnects >= MRAIL_CTL_TRIES) &&
             (now_ns >= peer->reconnect_ns + mrail_ctl_peer_timeout(peer))) {
@@ -379,8 +386,8 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         }
         mrail_paths_rebase(peer, mrail_peer_pair(peer, 1));
     }
-    /* Requests the lane again at once, so that a late request of the peer
-     * cannot take its place. */
+    /* Request the lane again immediately, so that a late request of the peer
+     * cannot replace it. */
     (void)mrail_ctl_poll_lane_request(peer, slot, now_ns);
     lane = peer->lanes[slot];
     if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
@@ -393,9 +400,9 @@ void mrail_ctl_not_connected(mrail_lane_t *lane)
     if (lane->peer->based) {
         mrail_lane_event(lane, MRAIL_LANE_EV_NO_CONNECT, "device error");
         mrail_ctl_list_lane(lane);
-        mrail_failover_request(lane, "it cannot be connected");
+        mrail_failover_request(lane, "its QP cannot be connected");
     } else {
-        mrail_ctl_reconnect(lane, "it cannot be connected");
+        mrail_ctl_reconnect(lane, "the QP of the lane cannot be connected");
     }
 }
 
@@ -420,9 +427,9 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
 }
 
 /* Returns the k-th slot in the order of requests. Lanes for messages come
- * first, because resources may suffice for only some lanes. They rotate, so
- * that a lane that keeps failing although its probes pass does not block the
- * others. */
+ * first, because there may be resources for only some lanes. They rotate, so
+ * that a lane that keeps failing although its probes pass does not block other
+ * lanes. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {
     unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

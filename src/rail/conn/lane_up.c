@@ -46,7 +46,7 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
         mrail_paths_rebase(peer,
                            mrail_paths_base(peer, lane->slot, lane->rail->index,
                                             lane->remote_rail));
-        peer->based = 1; /* both ends agree on it */
+        peer->based = 1; /* both ends agree on the base pair */
     }
     path->sport = lane->sport;
     if (is_anew) {

@@ -1,8 +1,8 @@
 /*
  * Measures the rates of the lanes on a pair of rails, and moves the lane that
- * orchestrator/repath.h chooses. The end that reads with GETs requests the move
- * from the other end, which controls the port. A lost request does no harm,
- * because the evidence recurs if the lane stays slow.
+ * orchestrator/repath.h chooses. An end that reads with GETs requests the move
+ * from the other end, which controls the port. A lost request does no harm: if
+ * the lane stays slow, a later measurement leads to another request.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -33,7 +33,7 @@ typedef struct mrail_moves {
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
     uint64_t hold_mask; /* slots whose lane is held for a request */
-    mrail_move_ask_t asks[MRAIL_MAX_SLOTS];
+    mrail_move_request_t requests[MRAIL_MAX_SLOTS];
     mrail_repath_t repath[]; /* one for each pair and direction */
 } mrail_moves_t;
 
@@ -89,7 +89,7 @@ static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
 
         if ((lane == NULL) || (lane->work[direction].busy_ns <
                                moves->before[slot][direction].busy_ns)) {
-            continue; /* no lane, or a new one */
+            continue; /* no lane, or a new lane */
         }
         work.bytes =
             lane->work[direction].bytes - moves->before[slot][direction].bytes;
@@ -124,35 +124,36 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                : 0;
 }
 
-/* Sends the request of a held lane. Returns 0, or -EAGAIN if no send buffer is
- * free. */
+/* Sends the request of a held lane. Returns 0 or -errno; -EAGAIN means that no
+ * send buffer is free. */
 static MRAIL_CTL int mrail_move_send(mrail_peer_t *peer, unsigned slot,
-                                     const mrail_move_ask_t *ask)
+                                     const mrail_move_request_t *request)
 {
-    return ask->is_back
-               ? mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK, ask->seq, slot)
-               : mrail_ctl_send_move(peer, ask->seq, slot, ask->like);
+    return request->is_back
+               ? mrail_ctl_send_path(peer, MRAIL_CTL_MOVE_BACK, request->seq,
+                                     slot)
+               : mrail_ctl_send_move(peer, request->seq, slot, request->like);
 }
 
 /* Continues with a held lane. Both locks held. */
 static MRAIL_CTL void mrail_move_poll_hold(mrail_peer_t *peer, unsigned slot,
                                            mrail_ns_t now_ns)
 {
-    mrail_move_ask_t *ask = &peer->moves->asks[slot];
+    mrail_move_request_t *request = &peer->moves->requests[slot];
     mrail_lane_t *lane = peer->lanes[slot];
     int is_same =
         mrail_peer_lane_is(peer, slot, MRAIL_LANE_CONNECTED) && lane->held;
 
-    switch (mrail_move_ask_next(ask, is_same && (lane->sched.inflight == 0),
-                                is_same, now_ns)) {
-    case MRAIL_MOVE_ASK_WAIT:
+    switch (mrail_move_request_next(
+        request, is_same && (lane->sched.inflight == 0), is_same, now_ns)) {
+    case MRAIL_MOVE_REQUEST_WAIT:
         break;
-    case MRAIL_MOVE_ASK_SEND:
-        if (mrail_move_send(peer, slot, ask) != -EAGAIN) {
-            mrail_move_ask_sent(ask, now_ns);
+    case MRAIL_MOVE_REQUEST_SEND:
+        if (mrail_move_send(peer, slot, request) != -EAGAIN) {
+            mrail_move_request_sent(request, now_ns);
         }
         break;
-    case MRAIL_MOVE_ASK_RELEASE:
+    case MRAIL_MOVE_REQUEST_RELEASE:
         peer->moves->hold_mask &= ~(1ull << slot);
         if (lane != NULL) {
             lane->held = 0;
@@ -176,14 +177,15 @@ static MRAIL_CTL void mrail_move_request(mrail_peer_t *peer, unsigned slot,
                                          unsigned like, int is_back,
                                          mrail_ns_t now_ns)
 {
-    mrail_move_ask_t *ask = &peer->moves->asks[slot];
+    mrail_move_request_t *request = &peer->moves->requests[slot];
 
     if (is_back) {
-        mrail_move_ask_back(ask, now_ns);
+        mrail_move_request_back(request, now_ns);
     } else {
-        mrail_move_ask(ask, ++peer->engine->ctl_seq, (uint16_t)like, now_ns);
+        mrail_move_request_begin(request, ++peer->engine->ctl_seq,
+                                 (uint16_t)like, now_ns);
     }
-    if (ask->state == MRAIL_MOVE_ASK_DRAINS) {
+    if (request->state == MRAIL_MOVE_REQUEST_DRAINS) {
         peer->lanes[slot]->held = 1;
         peer->moves->hold_mask |= 1ull << slot;
         mrail_move_poll_hold(peer, slot, now_ns);
@@ -213,7 +215,7 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                ? first + move.other * peer->num_pairs
                : MRAIL_MOVE_RANDOM;
     if (peer->lanes[slot] == NULL) {
-        return; /* the lane whose new port was being tested has ended */
+        return; /* the lane has ended while its new port was being tested */
     }
     is_back = (move.target == MRAIL_REPATH_BACK);
     if (direction == MRAIL_OP_GET) {
@@ -246,8 +248,8 @@ static MRAIL_CTL void mrail_move_compare(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (window_ns < MRAIL_MOVE_WINDOW) {
         return;
     }
-    /* A window of twice the normal length includes a pause, so it is not
-     * compared. */
+    /* Windows of at least twice the normal length include a pause, so they are
+     * not compared. */
     for (unsigned first = 0;
          (first < peer->num_pairs) && (window_ns < 2 * MRAIL_MOVE_WINDOW);
          ++first) {

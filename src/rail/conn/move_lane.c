@@ -1,12 +1,12 @@
 /*
- * Moves of lanes to other source ports; decision 0020 describes who moves a
- * lane, and why a reader holds it meanwhile. proto/port_move.h decides which
- * requests are carried out.
+ * Moves of lanes to other source ports. Decision 0020 describes which end moves
+ * a lane, and why the reader holds the lane during a move. proto/port_move.h
+ * decides which requests are carried out.
  *
- * A connected QP changes its port in one of two ways. mlx5 has a call for it.
- * For other devices, the send queue is drained (RTS -> SQD), and the QP takes a
- * new path and continues. Requests that are posted meanwhile wait. A device
- * that supports neither keeps its ports.
+ * There are two ways to change the port of a connected QP. mlx5 has a call for
+ * it. For other devices, the send queue is drained (RTS -> SQD), and the QP is
+ * restarted with a new path. Requests that are posted during this time wait.
+ * Lanes of a device that supports neither keep their ports.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -27,7 +27,7 @@ static void mrail_move_done(mrail_lane_t *lane)
 
     lane->sport = mrail_port_move_done(&lane->move, before);
     if (lane->sport == before) {
-        return; /* undone in the meantime */
+        return; /* the move was undone in progress */
     }
     mrail_debug("peer %016llx lane %u moves from source port %u to %u",
                 (unsigned long long)peer->id, lane->slot, before, lane->sport);
@@ -54,8 +54,8 @@ static void mrail_move_impossible(mrail_lane_t *lane, int err)
     if (!lane->rail->ports_fixed) {
         lane->rail->ports_fixed = 1;
         mrail_info(
-            "%s: lanes that share an uplink keep their source ports: the "
-            "device cannot change them: %s",
+            "%s: lanes that share an uplink keep their source ports, because "
+            "the device cannot change them: %s",
             lane->rail->attr.device, strerror(-err));
     }
 }
@@ -87,7 +87,7 @@ static MRAIL_CTL void mrail_move_start(mrail_lane_t *lane, uint16_t sport,
     mrail_ctl_work(lane->peer);
 }
 
-/* Gives a drained QP its new path and restarts it. */
+/* Sets the new path of a drained QP, and restarts the QP. */
 static void mrail_move_finish(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -101,7 +101,8 @@ static void mrail_move_finish(mrail_lane_t *lane)
     ret = mrail_qp_continue_sending(lane->qp);
     if (ret != 0) {
         lane->move.end_ns = 0;
-        mrail_failover_request(lane, "its source port cannot be changed");
+        mrail_failover_request(lane, "its QP cannot be restarted after a port "
+                                     "change");
     } else if (failed != 0) {
         mrail_move_impossible(lane, failed);
     } else {
@@ -135,8 +136,9 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* Chooses the source port for a move, other than the present one. like: a lane
- * of the same pair of rails, or MRAIL_MOVE_RANDOM. */
+/* Chooses the source port for a move, which differs from the current one.
+ * `like` is the slot of a lane on the same pair of rails, or
+ * MRAIL_MOVE_RANDOM. */
 static uint16_t mrail_move_choose(const mrail_lane_t *lane, unsigned like)
 {
     mrail_peer_t *peer = lane->peer;

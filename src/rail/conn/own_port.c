@@ -1,8 +1,8 @@
 /*
- * Source ports of lanes, and of paths whose uplink fails. The port rules give
- * each path its own port, and may drop all packets of a failed uplink. The path then takes
- * ports of other uplinks, and returns to its own port when the uplink works
- * again (proto/port_return.h). Control lock held.
+ * Source ports of lanes, and of paths whose uplink fails. The port rules assign
+ * a port to each path, and may drop all packets of a failed uplink. The path
+ * then tries ports of other uplinks, and returns to its own port when the
+ * uplink works again (proto/port_return.h). Control lock held.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -57,7 +57,7 @@ void mrail_path_next_port(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
         (peer->unreachable_ns != 0)) {
         path->sport = mrail_rail_control_port(
             mrail_path_rail(peer, slot), &peer->engine->config, ++path->turn);
-        /* Without port rules, the switches themselves avoid a failed uplink, and
+        /* Without port rules, the switches avoid a failed uplink, and
          * conn/move_decide.c balances the lanes. */
         if (peer->engine->config.uplinks != MRAIL_SIZE_AUTO) {
             mrail_port_return_left(&path->port_return, now_ns);
@@ -65,8 +65,8 @@ void mrail_path_next_port(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
     }
 }
 
-/* Sends a probe from the path's own port. An unanswered number is used again,
- * because the peer answers repeated requests by other uplinks. */
+/* Sends a probe from the path's own port. An unanswered probe is repeated with
+ * the same number, because the peer answers repeats over other uplinks. */
 static MRAIL_CTL int mrail_own_port_probe(mrail_lane_t *lane,
                                           mrail_path_t *path)
 {
@@ -106,7 +106,7 @@ int mrail_own_port_answer(mrail_peer_t *peer, unsigned slot, uint32_t seq,
     }
     path->return_seq = 0;
     if (mrail_port_return_answer(&path->port_return, now_ns)) {
-        path->turn = 0; /* also for the next lane */
+        path->turn = 0; /* the next lane uses the own port as well */
         if (peer->lanes[slot] != NULL) {
             mrail_move_home(peer->lanes[slot],
                             mrail_ctl_own_port(peer->lanes[slot]), now_ns);

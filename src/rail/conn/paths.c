@@ -29,7 +29,7 @@ static const mrail_health_params_t path_params = {
 #define MRAIL_PATH_UNREACHABLE_TRIES 16
 
 /* Returns the parameters of a path. A path with a deep queue answers late, so
- * its probes get more time. */
+ * its probes have a longer timeout. */
 static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
 {
     mrail_health_params_t params = path_params;
@@ -116,7 +116,7 @@ static MRAIL_CTL void mrail_path_act(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-/* Returns 1 if another path is known to lead to the peer. */
+/* Returns 1 if another path to the peer is known to work. */
 static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
                                     mrail_ns_t now_ns)
 {
@@ -133,9 +133,9 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
     return 0;
 }
 
-/* Probes the other paths, at most once in the time of a probe. One path alone
- * cannot distinguish its own fault from a silent peer. If there is no other
- * path, probes from a port of another uplink. */
+/* Probes the other paths, at most once per probe timeout. The silence of one
+ * path alone does not distinguish a fault of the path from a silent peer. If
+ * there is no other path, sends a probe from a port of another uplink. */
 static MRAIL_CTL void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
                                               mrail_ns_t now_ns)
 {
@@ -172,10 +172,12 @@ static int mrail_path_is_in_doubt(const mrail_path_t *path)
            (path->health.state == MRAIL_HEALTH_DOWN);
 }
 
-/* Weighs the evidence against a path after each lost probe: the number of times
- * that another path worked meanwhile. Silence on all paths is no evidence
- * against one of them, because the peer may be busy or the network congested.
- * For a path whose port is down, no further evidence is needed. */
+/* Updates the evidence against a path after a lost probe: the number of lost
+ * probes during which another path worked. Returns 1 if there is enough
+ * evidence. Silence on all paths is no evidence against one path, because the
+ * peer may be busy or the network congested. A path that is not suspect, for
+ * example because its port is down, needs no count: another working path is
+ * enough. */
 static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
                                mrail_ns_t now_ns)
 {
@@ -191,7 +193,7 @@ static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
     return path->compared >= path_params.probes;
 }
 
-/* Grants other silent paths the time after which this path answered again,
+/* Allows other silent paths as much time as this path needed to answer again,
  * because the peer or a common part of the network may have caused the
  * silence. */
 static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
@@ -208,8 +210,9 @@ static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
 }
 
 /* Counts a path that lost its probes while other paths to the peer answered,
- * which may indicate an outage of its rail. One path of each peer counts, and
- * only if nothing has got through on the rail meanwhile. */
+ * which may indicate an outage of its rail. For each pair of rails, only the
+ * first path of a peer counts. It counts only if no message or completion has
+ * arrived over the rail since the path became suspect. */
 static void mrail_path_count_retired(mrail_peer_t *peer, unsigned slot)
 {
     mrail_rail_t *rail = mrail_path_rail(peer, slot);
@@ -222,8 +225,8 @@ static void mrail_path_count_retired(mrail_peer_t *peer, unsigned slot)
     }
 }
 
-/* Lets the path wait for its rail. During an outage only a few paths
- * probe. */
+/* Makes a path that is not up wait for its rail, if the rail is down. During an
+ * outage, only a few paths probe. */
 static void mrail_path_wait_for_rail(mrail_peer_t *peer, unsigned slot)
 {
     mrail_rail_t *rail = mrail_path_rail(peer, slot);
@@ -321,8 +324,8 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
            ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
-/* Shortens the back-off of a path if no other path is left, because the full
- * back-off could last until the peer fails. */
+/* Shortens the back-off of a path if no lane to the peer is usable, because the
+ * full back-off could last until the peer fails. */
 static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
                                 mrail_ns_t now_ns)
 {
@@ -394,7 +397,7 @@ void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns)
     rail->num_retired = 0;
     rail->sample_ns = 0;
     if (rail->outage && !rail->fatal) {
-        mrail_info("%s:%u: the rail carries data again", rail->attr.device,
+        mrail_info("%s:%u: the rail carries traffic again", rail->attr.device,
                    rail->attr.port);
         rail->outage = 0;
         rail->num_unnotified = 0;
@@ -441,8 +444,7 @@ unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                    peer->num_pairs;
         }
     }
-    return peer->base; /* this end would not choose the pair, but does not
-                        * refuse it */
+    return peer->base; /* this end would not choose the pair, but accepts it */
 }
 
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
@@ -473,7 +475,7 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
         }
     }
     peer->base = base;
-    /* Renumbered, so that it still selects the same rails. */
+    /* Renumber it, so that it still selects the same rails. */
     peer->reply_way = (peer->reply_way + count - shift) % count;
 }
 
@@ -486,7 +488,7 @@ void mrail_paths_remove(mrail_peer_t *peer)
         mrail_list_del(&path->affected);
         if (path->prober && (rail->num_probers != 0)) {
             --rail->num_probers;
-            /* it chooses another prober */
+            /* The control thread chooses another prober. */
             mrail_control_thread_wake(peer->engine);
         }
     }

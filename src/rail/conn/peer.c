@@ -132,8 +132,8 @@ void mrail_peer_set_departed(mrail_peer_t *peer, int status)
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Sets the rails and pairs of the peer, and allocates room for its lanes. A
- * single allocation holds all arrays. Returns 0 or -ENOMEM. */
+/* Sets the rails and pairs of the peer, and allocates the arrays for its lanes.
+ * A single allocation holds all arrays. Returns 0 or -ENOMEM. */
 static int mrail_peer_set_rails(mrail_peer_t *peer, unsigned num_rails,
                                 const mrail_wire_rail_t *rails,
                                 unsigned num_pairs,
@@ -202,7 +202,7 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
                                  msg->hello.num_rails, pairs);
     if (mrail_peer_set_rails(peer, msg->hello.num_rails, msg->hello.rails,
                              num_pairs, pairs) != 0) {
-        mrail_error("peer %016llx: no memory", (unsigned long long)peer->id);
+        mrail_error("no memory for peer %016llx", (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ENOMEM);
         return;
     }
@@ -219,8 +219,8 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     mrail_list_add_tail(&engine->keepalives, &peer->keepalive);
     peer->tries = 0;
     if (msg->hello.seg_size != engine->config.seg_size) {
-        mrail_error("peer %016llx has UCX_MRAIL_SEG_SIZE=%u, this process %zu: "
-                    "it must be equal in all processes",
+        mrail_error("peer %016llx uses UCX_MRAIL_SEG_SIZE=%u, but this process "
+                    "uses %zu; set the same value in all processes",
                     (unsigned long long)peer->id, msg->hello.seg_size,
                     engine->config.seg_size);
         mrail_ctl_peer_failed(peer, -EPROTO);

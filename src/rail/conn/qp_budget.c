@@ -1,6 +1,6 @@
 /*
- * The QP budget: which lanes give up their QPs for others. recovery/evict.c
- * evicts them.
+ * The QP budget: selects the lanes that must release their QPs for other lanes.
+ * recovery/evict.c evicts them.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -21,9 +21,9 @@ void mrail_ctl_budget(mrail_engine_t *engine)
 {
     if (!engine->budget_warned) {
         engine->budget_warned = 1;
-        mrail_error("UCX_MRAIL_MAX_QPS=%u does not suffice: this process has "
-                    "more peers than that, and each needs a QP; set it to the "
-                    "number of processes in the job or more",
+        mrail_error("UCX_MRAIL_MAX_QPS=%u is too small: this process has more "
+                    "peers than that, and each peer needs a QP; set it to at "
+                    "least the number of processes in the job",
                     engine->config.max_qps);
     }
 }
@@ -39,8 +39,8 @@ static int mrail_evict_has_forced(const mrail_engine_t *engine)
            lane->evict_forced;
 }
 
-/* Returns 1 if the lane may be evicted, because it has posted nothing since a
- * search last visited it. */
+/* Returns 1 if the lane may be evicted. Unless `hard` is set, the lane must not
+ * have posted a request since a search last visited it. */
 static int mrail_evict_is_candidate(mrail_lane_t *lane, int hard)
 {
     uint64_t used;
@@ -55,7 +55,7 @@ static int mrail_evict_is_candidate(mrail_lane_t *lane, int hard)
     return hard;
 }
 
-/* Adds a candidate to the `max` least recently used ones, the oldest first. */
+/* Adds a candidate to the `max` least recently used lanes, oldest first. */
 static void mrail_evict_add(mrail_evict_search_t *search, mrail_lane_t *lane,
                             unsigned max)
 {
@@ -75,8 +75,8 @@ static void mrail_evict_add(mrail_evict_search_t *search, mrail_lane_t *lane,
     search->lanes[at] = lane;
 }
 
-/* Continues where the last search ended. Visits a bounded number of lanes, so
- * the time does not depend on the number of peers. */
+/* Continues the search where the last one ended. Visits a bounded number of
+ * lanes, so its time does not depend on the number of peers. */
 static void mrail_evict_search(mrail_engine_t *engine, int hard,
                                mrail_evict_search_t *search)
 {

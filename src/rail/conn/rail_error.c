@@ -1,8 +1,9 @@
 /*
- * Errors and events of whole rails. Without outages, the engine would discover
- * for each peer separately that a rail carries nothing; docs/failover.md
- * describes when one begins and ends. Lanes and paths are notified in batches,
- * so that no iteration takes long.
+ * Errors and events of whole rails. If many peers use a rail that no longer
+ * carries traffic, the engine declares an *outage*, instead of detecting the
+ * fault for each peer separately. docs/failover.md describes when an outage
+ * begins and ends. Lanes and paths are notified in batches, which bounds the
+ * time of an iteration.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -11,8 +12,9 @@
  * iteration of the control thread. */
 #define MRAIL_RAIL_BATCH 64
 
-/* Number of retired paths that triggers the probing of a sample; number that
- * proves an outage, including those of the sample; size of the sample. */
+/* Number of retired paths after which a sample of paths is probed; number of
+ * retired paths, including the sample, that proves an outage; size of the
+ * sample. */
 #define MRAIL_RAIL_SUSPECT 4
 #define MRAIL_RAIL_OUTAGE 12
 #define MRAIL_RAIL_SAMPLE 16
@@ -73,8 +75,8 @@ static MRAIL_CTL void mrail_paths_restore(mrail_rail_t *rail, unsigned max,
     }
 }
 
-/* Lets one of the paths that wait for the rail probe it, to replace probers
- * that are gone. */
+/* Makes one of the paths that wait for the rail probe it, because no prober is
+ * left. */
 static MRAIL_CTL void mrail_paths_add_prober(mrail_rail_t *rail,
                                              mrail_ns_t now_ns)
 {
@@ -93,8 +95,8 @@ static MRAIL_CTL void mrail_paths_add_prober(mrail_rail_t *rail,
     }
 }
 
-/* Handles a local port that has gone down or come up. The first peers are
- * notified at once. With many peers, the others follow in batches. */
+/* Handles a local port that has gone down or come up. Notifies the first
+ * MRAIL_RAIL_BATCH peers immediately. Further peers follow in batches. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
@@ -133,7 +135,7 @@ static int mrail_rail_has_other(const mrail_peer_t *peer)
     return 0;
 }
 
-/* Takes the lane that was visited least recently. */
+/* Returns the lane that was visited least recently. */
 static mrail_lane_t *mrail_rail_next_lane(mrail_rail_t *rail)
 {
     mrail_lane_t *lane = mrail_list_head(&rail->lanes, mrail_lane_t, rail_list);
@@ -183,12 +185,12 @@ static void mrail_rail_begin_outage(mrail_rail_t *rail, const char *cause)
     mrail_log(__atomic_exchange_n(&rail->failing, 1, __ATOMIC_RELAXED)
                   ? MRAIL_LOG_DEBUG
                   : MRAIL_LOG_WARN,
-              "%s:%u: the rail carries nothing (%s); the other rails take over "
-              "its work",
+              "%s:%u: the rail no longer carries traffic (%s); the other rails "
+              "take over its work",
               rail->attr.device, rail->attr.port, cause);
 }
 
-/* Probes some paths to determine whether the rail carries anything. If all
+/* Probes some paths to determine whether the rail carries traffic. If all
  * visited lanes are closing, the search continues in the next iteration. */
 static MRAIL_CTL void mrail_rail_sample(mrail_rail_t *rail, mrail_ns_t now_ns)
 {
@@ -247,7 +249,8 @@ static mrail_ns_t mrail_rail_next_check(const mrail_engine_t *engine,
     if (rail->sample_ns == 0) {
         return now_ns + MRAIL_RAIL_PAUSE;
     }
-    /* If too few paths have been retired by then, only later ones count. */
+    /* After the time of the sample, no timer is needed, because the next
+     * retired path triggers a check. */
     return (now_ns < rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME)
                ? rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME
                : MRAIL_NS_NEVER;

@@ -40,7 +40,7 @@ static MRAIL_DATA int mrail_am_post_reply(mrail_lane_t *lane,
     hdr.returned = htobe16(reply->returned);
     ++lane->peer->engine->counters.acks_sent;
     if (mrail_lane_post(lane, &wr) != 0) {
-        mrail_lane_error(lane, "post of an acknowledgement");
+        mrail_lane_error(lane, "cannot post an acknowledgement");
     }
     return 0;
 }
@@ -60,9 +60,9 @@ void mrail_am_request_ack(mrail_peer_t *peer)
 
 /*
  * The receive buffers of a rail are leased to its lanes as credits. A lane
- * whose sender waits for credits gets more. If few buffers are left, lanes that
- * have received nothing recently must return theirs (RECALL, RETURN).
- * proto/am_lane.h has the rules.
+ * whose sender waits for credits is granted more. If few buffers are left, idle
+ * lanes must return their credits (RECALL, RETURN). proto/am_lane.h describes
+ * the rules.
  */
 
 /* Recalls credits from idle lanes of the rail. */
@@ -115,7 +115,7 @@ void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     mrail_ctl_unlock(engine);
     if (ret != 0) {
-        mrail_peer_error(lane->peer, "it returns more credits than it has");
+        mrail_peer_error(lane->peer, "returned more credits than it holds");
     } else if (mrail_am_lane_update_due(&lane->am)) {
         mrail_am_add_pending_ack(engine, lane);
     }
@@ -123,7 +123,7 @@ void mrail_am_take_return(mrail_engine_t *engine, mrail_lane_t *lane,
 
 /* Returns 1 if the lane may carry replies: it must be up. The peer may send on
  * a lane before its LANE_READY arrives here. If the lane ended before that, a
- * reply on it would be lost without notice. */
+ * reply on the lane would be lost silently. */
 static MRAIL_DATA int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
@@ -144,8 +144,7 @@ static MRAIL_DATA int mrail_am_send_reply(mrail_engine_t *engine,
         return -EAGAIN;
     }
     if (mrail_am_stream_reply(stream, &lane->am, &reply)) {
-        /* The other half of the maximum is reserved for credit-blocked senders.
-         */
+        /* The other half of the maximum is for credit-blocked senders. */
         if ((reply.flags == 0) && mrail_am_lane_is_narrow(&lane->am)) {
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
         }

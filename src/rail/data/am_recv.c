@@ -125,8 +125,8 @@ static MRAIL_DATA void mrail_am_take_ack(mrail_engine_t *engine,
     if (MRAIL_UNLIKELY(hdr->flags != 0) &&
         mrail_am_stream_take_flags(stream, &lane->am, hdr->flags,
                                    be32toh(hdr->seq))) {
-        /* The lane may be out of use by now. The reply then takes another
-         * lane, possibly one that is up but not yet in use here. */
+        /* The lane may be out of use by now. Another lane then carries the
+         * reply, possibly a lane that is up but not yet in use here. */
         if (mrail_lane_is(lane, MRAIL_LANE_OUT)) {
             mrail_peer_activate(lane->peer);
         } else {
@@ -157,11 +157,11 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
     mrail_am_take_ack(engine, lane, rx->hdr);
     if (MRAIL_LIKELY(rx->hdr->type == MRAIL_DATA_AM)) {
         rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
-        /* Without a credit, the message took a buffer of another peer. */
+        /* Without a credit, the message has used a buffer of another peer. */
         if (!mrail_am_lane_receive(&lane->am, rx->length)) {
             ++engine->counters.rx_no_credit;
             mrail_peer_error(lane->peer,
-                             "it sends more than it has credits for");
+                             "sent more messages than it has credits for");
             mrail_rx_release_free(engine, rx);
             return;
         }

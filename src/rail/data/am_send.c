@@ -1,10 +1,10 @@
 /*
- * Active messages: how the engine chooses a lane, and how a message gets to it.
+ * Sending of active messages: the choice of a lane, and the post.
  *
- * Credits travel with every message. The receiver also sends a separate message
- * when half a window is free. The sender could not request credits at the right
- * time: a buffer that is held back, or waits for its iface, may return long
- * after its message was acknowledged.
+ * Every message carries a credit update. The receiver also sends a separate
+ * update when half a window is free. The sender could not request updates at
+ * the right time, because a buffer whose message waits for an earlier message,
+ * or for its iface, may return long after the message was acknowledged.
  */
 #include "config.h"
 
@@ -51,8 +51,8 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
 }
 
 /* Marks one lane without credits as credit-blocked. The next message on the
- * lane reports this, and the peer enlarges its window. The choice is the lane
- * that has carried the fewest messages, because if the window of the first lane
+ * lane reports this, and the peer enlarges its window. The function chooses the
+ * lane that has carried the fewest messages. If the window of the primary lane
  * always grew, that lane would attract nearly all messages. Only one window
  * grows at a time, because unneeded buffers cost memory and cache. */
 static void mrail_am_mark_blocked(mrail_peer_t *peer)
@@ -91,8 +91,9 @@ mrail_am_better_lane(mrail_peer_t *peer, mrail_lane_t *usable, size_t length)
     return (lane != NULL) ? lane : usable;
 }
 
-/* Returns a lane for an AM of `length` bytes when the primary lane cannot take
- * it. Returns NULL, with -EAGAIN or -errno in *ret_p, if there is none. */
+/* Returns a lane for an AM of `length` bytes when the primary lane cannot carry
+ * it. Returns NULL, with -EAGAIN or another -errno in *ret_p, if there is no
+ * lane. */
 static MRAIL_DATA mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length,
                                               int *ret_p)
 {
@@ -125,8 +126,8 @@ static MRAIL_DATA mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length,
     return lane;
 }
 
-/* Fast path: returns the primary lane if nothing prevents its use. Messages
- * that must not wait also use the primary lane. */
+/* Fast path: returns the primary lane if it is usable, and otherwise any lane
+ * that is. */
 static inline MRAIL_DATA mrail_lane_t *
 mrail_am_primary(mrail_ep_t *ep, size_t length, int *ret_p)
 {
@@ -140,8 +141,8 @@ mrail_am_primary(mrail_ep_t *ep, size_t length, int *ret_p)
     return mrail_am_lane(ep, length, ret_p);
 }
 
-/* Adds the message to the stream. A later post error is a failure of the lane,
- * not of the message. */
+/* Adds the message to the stream and posts it. A post error is a failure of the
+ * lane, not of the message. */
 static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
                                        mrail_tx_t *tx, uint8_t am_id,
                                        size_t length)
@@ -161,8 +162,8 @@ static MRAIL_DATA void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane,
     lane->am_carried += MRAIL_TELEMETRY ? length : 0;
 
     mrail_am_post(lane, tx);
-    /* Runs after the post and loads the peer again, so that fewer registers
-     * stay in use. */
+    /* These run after the post, and load the peer again, which reduces register
+     * pressure. */
     peer = lane->peer;
     ++peer->engine->counters.am_sent;
     mrail_stall_wake(peer);
@@ -211,7 +212,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     int ret;
 
     mrail_iface_enter(iface);
-    /* The length is not known yet, so take any lane for now. */
+    /* The length is not known yet, so this choice may change. */
     lane = mrail_am_primary(ep, 0, &ret);
     if (lane == NULL) {
         result = ret;
@@ -225,7 +226,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     length = pack(tx->hdr + 1, arg);
     total = sizeof(mrail_data_hdr_t) + length;
     if (total <= MRAIL_TX_SMALL_AREA) {
-        /* Large buffers are few, so a small message must not keep one. */
+        /* Large buffers are scarce, so a small message must not occupy one. */
         small = mrail_tx_get(&engine->tx_small);
         if (small != NULL) {
             memcpy(small->hdr + 1, tx->hdr + 1, length);

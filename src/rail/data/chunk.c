@@ -58,7 +58,8 @@ static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
     return count;
 }
 
-/* With inline data, the CPU reads the buffer, which must be host memory. */
+/* Returns 1 if all buffers are host memory. The CPU reads inline data, so
+ * device memory cannot be inlined. */
 static int mrail_op_is_on_host(const mrail_op_t *op)
 {
     for (unsigned i = 0; i < op->iov_count; ++i) {
@@ -136,7 +137,7 @@ int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     }
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         --lane->sq_posted; /* this request will have no completion */
-        mrail_lane_error(lane, "post of a chunk");
+        mrail_lane_error(lane, "cannot post a chunk");
         return -EAGAIN;
     }
     mrail_list_add_tail(&lane->flying, &chunk->list);
@@ -248,7 +249,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
     if (chunk->op->quota != NULL) {
         chunk->op->quota->carried[lane->rail->index] += chunk->length;
     }
-    /* Unposted work waits until all rails have been polled, because the choice
-     * of a lane depends on the load of all lanes. */
+    /* Unposted work is posted only after all rails have been polled, because
+     * the choice of a lane depends on the load of all lanes. */
     mrail_chunk_finish(chunk);
 }

@@ -19,15 +19,15 @@ void mrail_op_close(mrail_op_t *op) MRAIL_DATA;
 void mrail_op_finish(mrail_op_t *op, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 /* Posts the next `length` bytes of the operation. Returns 0, or -EAGAIN with
- * the operation unchanged if memory is short or the lane has failed. */
+ * the operation unchanged if memory runs out or the lane has failed. */
 int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
                      mrail_ns_t now_ns) MRAIL_DATA;
 
 /* Frees the chunk, and finishes its operation if this was the last chunk. */
 void mrail_chunk_finish(mrail_chunk_t *chunk) MRAIL_DATA MRAIL_NO_CTL;
 
-/* Posts the chunk on the lane, with its bytes starting at the cursor. Returns
- * 0, or -EAGAIN if the lane failed and nothing happened. */
+/* Posts the chunk, whose bytes start at the cursor, on the lane. Returns 0, or
+ * -EAGAIN if the lane failed and the chunk was not posted. */
 int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
                      mrail_cursor_t *cursor, mrail_ns_t now_ns) MRAIL_DATA;
 

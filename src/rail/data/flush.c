@@ -4,15 +4,15 @@
  * Data that one NIC has acknowledged may become visible later than a message
  * that arrives through another NIC. Operations are therefore complete at the
  * target only when three conditions hold:
- * - Every earlier operation has its completion. Unless its lane fails, a small
- *   PUT needs none of its own, because the next condition covers it.
+ * - Every earlier operation has completed. Unless its lane fails, a small PUT
+ *   needs no completion of its own, because the next condition covers it.
  * - On every lane that has written since the previous flush or fence, a READ
  *   has completed. It follows the writes on the same QP and flushes them.
  * - The software of the peer has acknowledged the active messages.
  *
- * A fence needs the first two conditions, and holds back all posts until they
- * are met. The exception is messages on the only lane with work, where the QP
- * keeps the order.
+ * A fence requires the first two conditions, and holds back all posts until
+ * they are met. Messages on the only lane with work are an exception, because
+ * the QP keeps the order.
  *
  * A flush of a cancelled endpoint waits only for those operations of the
  * endpoint that a device still executes. Its completion allows the user to free
@@ -31,8 +31,8 @@
 
 #include <errno.h>
 
-/* Delay before the first POLL. A peer that polls by itself acknowledges within
- * this time. */
+/* Delay before the first POLL. A peer that is calling the library acknowledges
+ * within this time. */
 #define MRAIL_FLUSH_POLL_FIRST (5 * MRAIL_NS_PER_MS)
 
 /* Interval between repeats, because a POLL may be lost. */
@@ -93,8 +93,8 @@ static MRAIL_DATA void mrail_flush_finish(mrail_peer_t *peer,
     mrail_pool_put(&peer->engine->flush_pool, flush);
 }
 
-/* Returns 1 if all operations up to op_id are complete or, as small PUTs, in
- * flight. The READs that follow show that these are complete. */
+/* Returns 1 if all operations up to op_id are complete, except for small PUTs
+ * in flight. The completion of the READs that follow covers these PUTs. */
 static MRAIL_DATA int mrail_flush_ops_done(const mrail_peer_t *peer,
                                            uint64_t op_id)
 {
@@ -157,7 +157,7 @@ static MRAIL_DATA int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
     return 1;
 }
 
-/* Returns the first complete flush; NULL: there is none. */
+/* Returns the first complete flush, or NULL. */
 static MRAIL_DATA mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
                                                        mrail_ns_t now_ns)
 {

@@ -61,8 +61,8 @@ static MRAIL_DATA int mrail_peer_fence(mrail_peer_t *peer)
     ++peer->engine->counters.fences;
     if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
         peer->ordered_lane_closed =
-            1; /* nothing may pass, not even on an earlier fence's ordered
-                * lane */
+            1; /* messages must wait, even on the ordered lane of an earlier
+                * fence */
     } else if (peer->num_fences == 0) {
         peer->ordered_lane = mrail_peer_only_lane(peer);
         if (peer->ordered_lane != NULL) {
@@ -106,8 +106,8 @@ static int mrail_peer_is_flushed(mrail_peer_t *peer)
            mrail_list_empty(&peer->flushes_pending);
 }
 
-/* Adds the peer to the group. Returns 1 on success, 0 if there is nothing to
- * wait for, or -EAGAIN. */
+/* Adds the peer to the group. Returns 1 on success, 0 if the peer has no
+ * pending work, or -EAGAIN. */
 static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
                                        mrail_flush_group_t *group)
 {
@@ -125,8 +125,9 @@ static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
     if (mrail_seq32_before(peer->am.tx_acked, flush->am_seq)) {
         mrail_am_request_ack(peer);
     }
-    /* If all bytes are posted, the READs can follow them at once, which saves a
-     * round trip. After a failure, mrail_flush_again() requests new ones. */
+    /* If all bytes are posted, the READs can follow them immediately, which
+     * saves a round trip. After a failure, mrail_flush_again() requests new
+     * READs. */
     if (mrail_list_empty(&peer->uncut) && !peer->recovering && !peer->dead &&
         (peer->dirty_mask != 0)) {
         (void)mrail_rma_post_visible(peer, flush, mrail_clock_now());
@@ -134,7 +135,8 @@ static MRAIL_DATA int mrail_peer_flush(mrail_peer_t *peer,
     return 1;
 }
 
-/* Allocates a group. `ep_id`: endpoint of the only member, or 0. */
+/* Allocates a group. `ep_id` is the id of the endpoint that is flushed, or 0
+ * for an iface. */
 static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface,
                                             uint64_t ep_id, void *comp)
 {
@@ -148,12 +150,13 @@ static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface,
         group->done.status = 0;
         mrail_list_init(&group->done.list);
         group->count = 1; /* held by the caller, so that the group does not
-                           * end too soon */
+                           * complete too early */
     }
     return group;
 }
 
-/* Releases the caller's hold on the group. Frees a group without members. */
+/* Releases the caller's hold on the group. Frees a group without members.
+ * Returns 0 or -EINPROGRESS. */
 static MRAIL_DATA int mrail_group_close(mrail_iface_t *iface,
                                         mrail_flush_group_t *group, int members)
 {
@@ -168,8 +171,8 @@ static MRAIL_DATA int mrail_group_close(mrail_iface_t *iface,
     return -EINPROGRESS;
 }
 
-/* Returns 1 if a pending flush covers everything sent so far. A caller that
- * only polls then needs no other flush. */
+/* Returns 1 if a pending flush covers all earlier messages and operations. A
+ * caller that only polls then needs no further flush. */
 static int mrail_peer_is_flushing(const mrail_peer_t *peer)
 {
     const mrail_flush_t *last;
@@ -211,8 +214,8 @@ static int mrail_ep_has_done(const mrail_ep_t *ep)
     return 0;
 }
 
-/* Flushes a cancelled endpoint. The flush ends after the endpoint's operations
- * and earlier flushes. */
+/* Flushes a cancelled endpoint. The flush completes after the endpoint's
+ * operations and earlier flushes. */
 static MRAIL_DATA int mrail_ep_flush_cancelled(mrail_ep_t *ep, void *comp)
 {
     mrail_engine_t *engine = ep->iface->engine;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* If up[0], the lane of small messages, is leaving, swaps it with another
- * message lane that takes new work. */
+/* If up[0], the lane for small messages, takes no new work, swaps it with
+ * another message lane that does. */
 static void mrail_peer_choose_primary(mrail_peer_t *peer)
 {
     for (unsigned i = 1;
@@ -46,15 +46,17 @@ static uint32_t mrail_peer_am_spread(const mrail_peer_t *peer)
 
 /* ---- uplinks ---- */
 
-/* Capacities of the uplinks that data from the peer takes to each local
+/* Capacities of the uplinks over which data from the peer reaches each local
  * rail. */
 struct mrail_uplinks {
-    unsigned count;                                   /* uplinks per leaf */
-    double rates[MRAIL_MAX_RAILS][MRAIL_MAX_UPLINKS]; /* all 0: unknown */
+    unsigned count; /* uplinks per leaf */
+    /* All 0 if unknown. */
+    double rates[MRAIL_MAX_RAILS][MRAIL_MAX_UPLINKS];
 };
 
-/* Returns the part of its uplink that a lane may use, and the sum of these
- * parts over the lanes of its rail. */
+/* Returns the part of its uplink's capacity that a lane may use. *sum_p
+ * receives the sum of these parts over the lanes of its rail, and *count_p the
+ * number of these lanes. */
 static double mrail_peer_uplink_part(const mrail_peer_t *peer,
                                      const mrail_lane_t *lane, double *sum_p,
                                      unsigned *count_p)
@@ -82,7 +84,8 @@ static double mrail_peer_uplink_part(const mrail_peer_t *peer,
     return rates[lane->uplink] / sharers;
 }
 
-/* Gives each lane the part of its rail's rate that its uplink can carry. */
+/* Sets the nominal rate of each lane to the part of its rail's rate that its
+ * uplink can carry. */
 static void mrail_peer_share_uplinks(mrail_peer_t *peer)
 {
     const mrail_config_t *config = &peer->engine->config;

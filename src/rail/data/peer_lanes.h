@@ -4,7 +4,7 @@
 
 #include "rail/state/engine.h"
 
-/* Starts to use lanes that came up since the last call. Data-path lock held. */
+/* Updates the list of lanes in use from up_mask. Data-path lock held. */
 void mrail_peer_refresh(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Stores capacities for mrail_ep_set_uplinks(). Returns 0 or -ENOMEM. Data-path

@@ -21,7 +21,7 @@ void mrail_put_finish_done(mrail_lane_t *lane)
         }
         mrail_put_finish(lane, tx);
     }
-    lane->peer->pump_ns = 0; /* the lane now has room for operations */
+    lane->peer->pump_ns = 0; /* the lane can now accept operations */
 }
 
 mrail_tx_t *mrail_put_find(const mrail_lane_t *lane, uint32_t sq_end)

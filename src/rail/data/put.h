@@ -13,9 +13,10 @@
  *
  * When a lane fails, its remaining PUTs count as incomplete. They wait in
  * lane->puts until both ends have closed the lane, then in peer->lost_puts
- * until another lane takes them. A PUT that the device refused goes there at
- * once. Flushes and fences wait for all of them. New PUTs wait behind the
- * failover, so a flush need not distinguish earlier from later ones.
+ * until another lane carries them. A PUT that could not be posted goes directly
+ * to peer->lost_puts. Flushes and fences wait for all of these PUTs. New PUTs
+ * wait for the failover, so a flush need not distinguish earlier from later
+ * PUTs.
  */
 #ifndef MRAIL_RAIL_DATA_PUT_H
 #define MRAIL_RAIL_DATA_PUT_H
@@ -23,15 +24,15 @@
 #include "rail/data/tx_post.h"
 #include "rail/state/signals.h"
 
-/* Returns 1 if the lane has room for a small PUT besides the reserve for
- * messages and READs. */
+/* Returns 1 if the send queue has a free entry for a small PUT besides the
+ * reserve for messages and READs. */
 static inline MRAIL_DATA int mrail_put_has_room(const mrail_lane_t *lane)
 {
     return mrail_lane_sq_free(lane) > lane->sq_depth / 4;
 }
 
 /* Posts the PUT. Returns 0, or -EAGAIN if the lane has failed and the PUT waits
- * for another one. */
+ * for another lane. */
 static inline MRAIL_DATA int mrail_put_post(mrail_lane_t *lane, mrail_tx_t *tx)
 {
     struct ibv_send_wr wr;
@@ -45,7 +46,7 @@ static inline MRAIL_DATA int mrail_put_post(mrail_lane_t *lane, mrail_tx_t *tx)
     if (MRAIL_UNLIKELY(mrail_tx_post(lane, tx, &wr) != 0)) {
         --lane->sq_posted; /* no later completion includes this request */
         mrail_list_add_tail(&lane->peer->lost_puts, &tx->am.list);
-        mrail_lane_error(lane, "post of a PUT");
+        mrail_lane_error(lane, "cannot post a PUT");
         return -EAGAIN;
     }
     mrail_list_add_tail(&lane->puts, &tx->am.list);

@@ -4,9 +4,9 @@
  *
  * Invariants: An operation is in peer->ops from acceptance to completion, and
  * in peer->uncut while some of its bytes are not posted. Every chunk is
- * signalled, so that each lane's load and rate are known. A chunk that returns
- * without success still counts in its operation. It is on a list of the lane,
- * and later of the peer, until another lane has carried it or the peer fails.
+ * signalled, so that each lane's load and rate are known. A chunk that fails
+ * still counts as pending in its operation. It remains on a list of the lane,
+ * and later of the peer, until another lane carries it or the peer fails.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -42,7 +42,8 @@ static void mrail_op_accept(mrail_op_t *op, size_t length)
     mrail_list_add_tail(&peer->uncut, &op->uncut);
 }
 
-/* Returns 0, or the reason why nothing may be posted to the peer. */
+/* Returns 0 if PUTs and GETs may be posted to the peer, and otherwise
+ * -errno. */
 static MRAIL_DATA int mrail_rma_ready(mrail_ep_t *ep)
 {
     mrail_peer_t *peer = ep->peer;
@@ -56,8 +57,9 @@ static MRAIL_DATA int mrail_rma_ready(mrail_ep_t *ep)
     }
     /* PUTs and GETs wait for a fence, even on its ordered lane. If the lane
      * fails, the number of arrived messages proves which earlier WRITEs have
-     * arrived, but a PUT proves nothing. The engine would replay the WRITEs
-     * although the peer may already have read the data of the PUT. */
+     * arrived, but a PUT leaves no such evidence. The engine would replay the
+     * earlier WRITEs although the peer may already have read the data of the
+     * PUT. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
@@ -165,8 +167,8 @@ mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
     }
     *ret_p = -EAGAIN;
     if (MRAIL_UNLIKELY(!mrail_list_empty(&ep->peer->uncut))) {
-        return NULL; /* the lanes are full, and waiting operations must not take
-                      * more buffers */
+        return NULL; /* the lanes are full, and waiting operations must not use
+                      * up more buffers */
     }
     tx = mrail_tx_get(pool);
     if (tx == NULL) {
@@ -205,9 +207,9 @@ void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     }
 }
 
-/* Returns the lane for a small PUT, or NULL if nothing may be posted now. Also
- * returns NULL if the PUT is so long that it needs an operation, because longer
- * PUTs may use other lanes, or measure the rate of their lane. */
+/* Returns the lane for a small PUT, or NULL if the PUT cannot be posted now.
+ * Also returns NULL if the PUT is so long that it needs an operation, because
+ * longer PUTs may use other lanes, or measure the rate of their lane. */
 static inline MRAIL_DATA mrail_lane_t *mrail_put_lane(mrail_ep_t *ep,
                                                       size_t length)
 {
@@ -226,7 +228,7 @@ static inline MRAIL_DATA mrail_lane_t *mrail_put_lane(mrail_ep_t *ep,
                                                                    : lane;
 }
 
-/* Starts a small PUT, whose data is in the buffer. Cannot fail. */
+/* Starts a small PUT, whose data must already be in the buffer. Cannot fail. */
 static inline MRAIL_DATA void mrail_put_start(mrail_ep_t *ep,
                                               mrail_lane_t *lane,
                                               mrail_tx_t *tx, size_t length,
@@ -242,7 +244,7 @@ static inline MRAIL_DATA void mrail_put_start(mrail_ep_t *ep,
     (void)mrail_put_post(lane, tx);
 }
 
-/* Returns 0 or -EAGAIN. */
+/* Copies the data of a small PUT, and starts it. Returns 0 or -EAGAIN. */
 static inline MRAIL_DATA int mrail_put_copy(mrail_ep_t *ep, mrail_lane_t *lane,
                                             const void *buffer, size_t length,
                                             uint64_t remote_address,

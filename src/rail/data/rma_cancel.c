@@ -1,4 +1,4 @@
-/* Operations that end early: refused by a device, or cancelled. */
+/* Operations that end early: rejected by a device, or cancelled. */
 #include "config.h"
 #include "rail/data/rma_cancel.h"
 
@@ -37,14 +37,14 @@ static void mrail_rma_reject_eps(mrail_peer_t *peer, const mrail_iface_t *iface)
     }
 }
 
-/* Logs a warning, and fails everything that waits for an operation of the
- * iface. */
+/* Logs a warning, and fails the flushes that cover the operation and the
+ * endpoints of its iface. */
 static void mrail_rma_report(mrail_peer_t *peer, const mrail_iface_t *iface,
                              uint64_t id, const char *name, size_t length,
                              const char *cause)
 {
-    mrail_warn("peer %016llx: a %s of %zu bytes failed (%s); its endpoint "
-               "fails with it",
+    mrail_warn("peer %016llx: a %s of %zu bytes failed (%s), so its endpoint "
+               "fails as well",
                (unsigned long long)peer->id, name, length, cause);
     mrail_rma_reject_flushes(peer, iface, id);
     mrail_rma_reject_eps(peer, iface);
@@ -109,13 +109,13 @@ void mrail_op_cancel(mrail_op_t *op)
         op->left = 0;
     }
     op->cancelled = 1;
-    op->peer->pump_ns = 0; /* other operations have room now */
+    op->peer->pump_ns = 0; /* other operations may be posted now */
     op->unpack = NULL;
     if (op->pending == 0) {
         mrail_op_close(op);
         mrail_done_defer(peer->engine, &op->done, -ECANCELED);
     } else if ((op->bounce != NULL) && (op->done.comp == NULL)) {
-        op->done.ep_id = 0; /* the user does not wait for it */
+        op->done.ep_id = 0; /* the user does not wait for this operation */
     }
 }
 

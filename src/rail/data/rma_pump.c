@@ -10,9 +10,10 @@
 
 #include <errno.h>
 
-/* If no lane has room, the choice is repeated after a completion for the peer,
- * or after this time. The time limit covers completions for other peers, which
- * also make room on a rail, and lanes that mrail_sched_pick() keeps waiting. */
+/* If no lane can accept work, the choice is repeated after a completion for the
+ * peer, or after this time. The time limit covers completions for other peers,
+ * which also free capacity on a rail, and lanes that mrail_sched_pick() keeps
+ * waiting. */
 #define MRAIL_RMA_PUMP_NS (20 * MRAIL_NS_PER_US)
 
 static int mrail_lane_is_usable(const mrail_lane_t *lane)
@@ -31,9 +32,9 @@ void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Returns the lane for a whole operation, or NULL if none has room. An
- * operation stays on the first lane, like a message of the same length, if the
- * rail carries it faster than this process can post it. */
+/* Returns the lane for a whole operation, or NULL if no lane can accept it. An
+ * operation stays on the primary lane, like a message of the same length, if
+ * the rail carries it faster than this process can post it. */
 static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
                                                     size_t length)
 {
@@ -47,7 +48,8 @@ static MRAIL_DATA mrail_lane_t *mrail_op_whole_lane(mrail_peer_t *peer,
     return (index < 0) ? NULL : peer->up[index];
 }
 
-/* Posts the whole operation on one lane. Returns 1 if there was room. */
+/* Posts the whole operation on one lane. Returns 1 if it was posted, otherwise
+ * 0. */
 static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
@@ -65,9 +67,9 @@ static MRAIL_DATA int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
  * own. */
 #define MRAIL_RMA_QUOTA_MIN (16u << 10)
 
-/* Returns a mask of the rails that lead to the peer: those with a lane in use
- * or on hold. A rail whose first lane has not come up yet also counts, because
- * the lane is still connecting. */
+/* Returns a mask of the rails that lead to the peer: rails with a lane in use
+ * or on hold. A rail on which no lane has come up yet also counts, because its
+ * lane may still be connecting. */
 static MRAIL_DATA uint32_t mrail_peer_rails(const mrail_peer_t *peer)
 {
     uint64_t held = __atomic_load_n(&peer->held_mask, __ATOMIC_RELAXED);
@@ -90,7 +92,7 @@ static int mrail_rail_is_down(const mrail_rail_t *rail)
            __atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
 }
 
-/* Returns the quota of the operation, or NULL if it has none or ignores it
+/* Returns the quota of the operation. Returns NULL if it has none or ignores it
  * (mrail.h). */
 static MRAIL_DATA mrail_quota_t *mrail_op_quota(mrail_op_t *op,
                                                 mrail_ns_t now_ns)
@@ -113,7 +115,7 @@ static MRAIL_DATA mrail_quota_t *mrail_op_quota(mrail_op_t *op,
     return op->ignores_quota ? NULL : op->quota;
 }
 
-/* Returns a chunk length that leaves no small rest of the quota. */
+/* Returns a chunk length that leaves no small remainder of the quota. */
 static size_t mrail_quota_limit(uint64_t quota_left, size_t chunk, size_t left)
 {
     if (quota_left < chunk + MRAIL_RMA_QUOTA_MIN) {
@@ -167,9 +169,9 @@ static MRAIL_DATA int mrail_quota_pick(const mrail_op_t *op,
     return index;
 }
 
-/* Posts as many chunks as the lanes have room for. Returns 1 if the operation
- * is completely posted, 0 if no lane has room for it, or -EAGAIN if a lane
- * refuses a chunk. */
+/* Posts as many chunks as the lanes can accept. Returns 1 if the operation is
+ * completely posted, 0 if no lane can accept more, or -EAGAIN if a chunk cannot
+ * be posted. */
 static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
@@ -188,7 +190,7 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 
     if (quota != NULL) {
         params.has_quota = 1;
-        params.equal_split = 0; /* rails take unequal parts */
+        params.equal_split = 0; /* the rails carry unequal parts */
     }
     if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
         mrail_throttle_poll(peer->engine, now_ns);
@@ -199,7 +201,7 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
         int index;
 
         mrail_rma_mark_usable(peer);
-        if (quota != NULL) { /* a plan has divided the rails already */
+        if (quota != NULL) { /* a plan has already divided the rails */
             index = mrail_quota_pick(op, &params, now_ns, &length);
         } else {
             if (fair_share != NULL) {
@@ -230,8 +232,8 @@ static MRAIL_DATA int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
-/* An operation whose quota waits for its rails lets later operations pass,
- * because these may use other rails. Operations that share its quota wait for
+/* Later operations may pass an operation whose quota waits for its rails,
+ * because they may use other rails. Operations that share its quota wait for
  * the same rails. */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
 {

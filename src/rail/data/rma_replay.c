@@ -16,7 +16,7 @@ void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Inserts the chunk sorted by operation, so that work behind a fence comes
+/* Inserts the chunk, sorted by operation, so that work after a fence comes
  * last. */
 static void mrail_rma_add_replay(mrail_peer_t *peer, mrail_chunk_t *chunk)
 {
@@ -40,10 +40,10 @@ static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
 }
 
 /*
- * The peer's QP accepts nothing more. WRITEs that completed are therefore
- * visible, and the others can be replayed. A WRITE that a later message proves
- * delivered must not be replayed, because the peer may since have reused the
- * memory.
+ * The peer's QP accepts no more requests. WRITEs that completed are therefore
+ * visible, and other WRITEs can be replayed. A WRITE that a later message
+ * proves delivered must not be replayed, because the peer may have reused the
+ * memory since.
  */
 void mrail_rma_take_lost(mrail_lane_t *lane)
 {
@@ -62,7 +62,8 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
     lane->peer->dirty_mask &= ~(1ull << lane->slot);
 }
 
-/* A completion may end the peer; mrail_rma_fail() then empties the list. */
+/* The callback of a completion may cause the peer to fail; mrail_rma_fail()
+ * then empties the list. */
 void mrail_rma_finish_arrived(mrail_peer_t *peer)
 {
     while (!mrail_list_empty(&peer->arrived)) {
@@ -85,7 +86,8 @@ static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
     return cursor;
 }
 
-/* Returns a lane for a replay of `length` bytes; NULL: none has room. */
+/* Returns a lane for a replay of `length` bytes, or NULL if no lane can accept
+ * them. */
 static MRAIL_DATA mrail_lane_t *mrail_rma_replay_lane(mrail_peer_t *peer,
                                                       size_t length)
 {

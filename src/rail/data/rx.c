@@ -30,8 +30,8 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
     engine->num_repost[rail] = 0;
     batch[count - 1]->wr.next = NULL;
     if (mrail_rail_post_recv(&engine->rails[rail], &batch[0]->wr) != 0) {
-        /* Cannot happen, because the SRQ has room for all buffers. */
-        mrail_error("%s: the shared receive queue refused a buffer",
+        /* Not expected, because the SRQ is large enough for all buffers. */
+        mrail_error("%s: the shared receive queue rejected a buffer",
                     engine->rails[rail].attr.device);
         return;
     }

@@ -6,8 +6,8 @@
 
 #include "rail/state/engine.h"
 
-/* Returns a used receive buffer to its SRQ; buffers are posted in batches. The
- * lane's peer gains one credit. */
+/* Returns a used receive buffer to its SRQ, and grants one credit to the lane's
+ * peer. Buffers are posted in batches. */
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
 /* Posts the collected buffers of the rail, of which there must be at least
@@ -30,8 +30,8 @@ void mrail_am_grant(mrail_engine_t *engine, mrail_lane_t *lane) MRAIL_DATA;
 void mrail_am_add_pending_ack(mrail_engine_t *engine,
                               mrail_lane_t *lane) MRAIL_DATA;
 
-/* Releases the buffer of a message that took no credit. Such buffers are few
- * and reserved, so it returns to the SRQ at once. */
+/* Releases the buffer of a message that consumed no credit. These buffers are
+ * few and reserved, so the buffer returns to the SRQ immediately. */
 void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;
 
 void mrail_rx_free_copy(mrail_engine_t *engine, mrail_rx_t *rx) MRAIL_DATA;

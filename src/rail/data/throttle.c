@@ -3,13 +3,14 @@
  *
  * This file collects the bytes queued for all peers, and
  * rail/proto/fair_share.h divides them. A throttled lane is temporarily
- * unusable. There is no per-lane state, because the busy peers and their rails
- * are collected anew in every period.
+ * unusable. There is no per-lane state, because every period collects the busy
+ * peers and their rails again.
  */
 #include "config.h"
 #include "rail/data/throttle.h"
 
-_Static_assert(MRAIL_MAX_RAILS <= MRAIL_FAIR_SHARE_RAILS, "rails of a share");
+_Static_assert(MRAIL_MAX_RAILS <= MRAIL_FAIR_SHARE_RAILS,
+               "a fair share must cover all rails");
 
 static uint32_t throttle_rails(const mrail_peer_t *peer)
 {
@@ -88,8 +89,9 @@ static int throttle_has_under_way(const mrail_peer_t *peer)
     return 0;
 }
 
-/* A peer with nothing in flight is not throttled. This process may sleep until
- * the next completion, and without work in flight there may be none. */
+/* A peer without work in flight is not throttled, because this process may
+ * sleep until the next completion, and there may be no other work to
+ * complete. */
 void mrail_throttle_mark(mrail_peer_t *peer,
                          const mrail_fair_share_t *fair_share)
 {

@@ -8,7 +8,7 @@
 /* Recomputes the division of the rails among the busy peers. */
 void mrail_throttle_poll(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_DATA;
 
-/* Marks lanes unusable if other peers need their rails more. */
+/* Marks lanes as unusable if other peers need their rails more. */
 void mrail_throttle_mark(mrail_peer_t *peer,
                          const mrail_fair_share_t *fair_share) MRAIL_DATA;
 

@@ -19,8 +19,8 @@ static inline void mrail_am_fill_header(mrail_data_hdr_t *hdr,
     hdr->reserved = 0;
 }
 
-/* Posts the buffer on the lane. `wr` has the opcode and the remote address.
- * Returns the result of mrail_lane_post(). */
+/* Posts the buffer on the lane. `wr` must contain the opcode and, for a WRITE,
+ * the remote address and key. Returns the result of mrail_lane_post(). */
 static MRAIL_DATA MRAIL_INLINE int
 mrail_tx_post(mrail_lane_t *lane, const mrail_tx_t *tx, struct ibv_send_wr *wr)
 {
@@ -46,7 +46,7 @@ static MRAIL_DATA MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane,
 
     wr.opcode = IBV_WR_SEND;
     if (MRAIL_UNLIKELY(mrail_tx_post(lane, tx, &wr) != 0)) {
-        mrail_lane_error(lane, "post");
+        mrail_lane_error(lane, "cannot post a message");
     }
 }
 

@@ -33,8 +33,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
-    /* The operation does not belong to a caller, so it consumes no id. The
-     * waiting flush counts it. */
+    /* The operation does not belong to a caller, so it does not consume an id.
+     * The flush that waits for it counts it. */
     op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
     if (flush != NULL) {
@@ -61,11 +61,11 @@ static int mrail_lane_is_away(const mrail_lane_t *lane)
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
                            mrail_ns_t now_ns)
 {
-    (void)mrail_peer_num_up(peer); /* picks up lanes that came up */
+    (void)mrail_peer_num_up(peer); /* update the lanes in use */
     if (!flush->last_stage) {
         flush->last_stage = 1;
         /* Include slots on which another flush has posted a READ, because only
-         * the other flush learns of its completion. */
+         * the other flush is notified of its completion. */
         flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
     mrail_for_each_slot(slot, flush->unseen) {
@@ -79,7 +79,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
             continue;
         }
         flush->unseen &=
-            ~(1ull << slot); /* an ended lane was drained or closed */
+            ~(1ull << slot); /* a lane that has ended was drained or closed */
     }
     return flush->unseen == 0;
 }

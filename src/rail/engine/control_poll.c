@@ -15,19 +15,19 @@
  * while it is idle. */
 #define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
-/* A timer that is later than this shows that the process or its machine was
- * suspended. Only the time beyond this limit extends the peers' deadlines, so
- * that a thread that is always slightly late does not extend them forever. */
+/* A timer that is later than this shows that the process or its host was
+ * suspended. Only the time beyond this limit extends the peers' deadlines.
+ * Otherwise, a thread that is always slightly late would extend them
+ * forever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
-/* Maximum number of yields to a thread that wants the control lock. */
+/* Maximum number of yields to a thread that waits for the control lock. */
 #define MRAIL_CONTROL_YIELDS 1000
 
-/* ---- halts ---- */
+/* ---- suspensions ---- */
 
-/* Extends the peers' deadlines after a halt, before any timer is checked,
- * because a process that did not run does not know how long its peers were
- * silent. */
+/* Extends the peers' deadlines after a suspension, before any timer is checked.
+ * A process that did not run does not know how long its peers were silent. */
 static void mrail_control_wake(mrail_engine_t *engine,
                                mrail_control_timers_t *timers)
 {
@@ -53,9 +53,9 @@ static void mrail_control_wake(mrail_engine_t *engine,
 /* ---- datagrams and events ---- */
 
 /* Yields to a thread that waits for the control lock. A mutex is not handed
- * over to a waiting thread, so the control thread would otherwise retake it at
- * once. The number of yields is bounded, because the waiting thread may not get
- * scheduled. */
+ * over to a waiting thread, so the control thread would otherwise retake it
+ * immediately. The number of yields is bounded, because the waiting thread may
+ * not be scheduled. */
 static void mrail_control_let_in(mrail_engine_t *engine)
 {
     for (unsigned i = 0;
@@ -72,9 +72,10 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
     unsigned count, since_run = 0;
     int again;
 
-    /* Arm before polling, so that no datagram is missed in between. */
+    /* Arm before polling, so that a datagram between the two causes an
+     * event. */
     (void)mrail_rail_arm_ud(rail);
-    /* A flood must delay neither timers nor threads that want the lock. */
+    /* A flood must not delay timers, or threads that wait for the lock. */
     do {
         mrail_control_wake(engine, timers);
         mrail_ctl_take(engine);
@@ -113,8 +114,8 @@ static MRAIL_CTL void mrail_control_port_event(mrail_engine_t *engine,
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
         return;
     }
-    /* The port's address returns with its interface, or a little later with a
-     * change of GIDs, so both events trigger a search for it. */
+    /* The port's address returns with its interface, or later with a GID change
+     * event, so both events trigger a search for the address. */
     mrail_paths_readdress(engine, rail);
     if (event->kind == MRAIL_EVENT_PORT) {
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
@@ -217,8 +218,9 @@ static MRAIL_DATA void mrail_control_look(mrail_engine_t *engine,
     mrail_data_ctl_unlock(engine);
 }
 
-/* Attends to the lanes of a process that is busy computing: detects failures
- * and answers peers. Returns the time of the next call. */
+/* Services the lanes of a process that does not call the library: runs periodic
+ * checks, detects failures, and answers peers. Returns the time of the next
+ * call. */
 static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
                                       mrail_control_timers_t *timers)
 {
@@ -279,8 +281,8 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
     timers->due_ns =
         mrail_ns_min(ctl_ns, mrail_control_lanes(engine, now_ns, timers));
     if (ctl_ns != MRAIL_NS_NEVER) {
-        /* While a control timer is pending, the thread wakes at least once a
-         * second. Otherwise a halt would look like a long sleep. */
+        /* While a control timer is pending, the thread wakes up at least once a
+         * second. Otherwise, a suspension would look like a long sleep. */
         timers->due_ns = MRAIL_MIN(timers->due_ns, now_ns + MRAIL_NS_PER_SEC);
     }
     return timers->due_ns;

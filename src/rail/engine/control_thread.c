@@ -1,8 +1,8 @@
 /*
  * The control thread, which handles control messages, asynchronous device
- * events and timers (control_poll.c). Because of it, a process that is
- * computing outside the library still answers connect, evict and probe messages
- * within milliseconds.
+ * events and timers (control_poll.c). With this thread, a process that computes
+ * outside the library still answers lane requests, evictions and probes within
+ * milliseconds.
  */
 #include "config.h"
 #include "rail/engine/engine.h"
@@ -48,7 +48,7 @@ static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
 }
 
 /* Removes a lost device, whose events have all been read, from the epoll set.
- * Once its queue is closed, it would signal EPOLLERR forever (Linux,
+ * After its queue is closed, the device would signal EPOLLERR forever (Linux,
  * ib_uverbs_event_poll()). */
 static void mrail_control_thread_leave(mrail_engine_t *engine, int fd,
                                        const struct epoll_event *event)

@@ -15,11 +15,14 @@
 
 #define MRAIL_TX_META 192 /* mrail_tx_t, rounded up to cache lines */
 
-_Static_assert(sizeof(mrail_tx_t) <= MRAIL_TX_META, "tx descriptor grew");
+_Static_assert(sizeof(mrail_tx_t) <= MRAIL_TX_META,
+               "mrail_tx_t must fit into MRAIL_TX_META");
 
-_Static_assert(sizeof(mrail_rx_t) <= MRAIL_RX_HEADROOM, "rx descriptor grew");
+_Static_assert(sizeof(mrail_rx_t) <= MRAIL_RX_HEADROOM,
+               "mrail_rx_t must fit into MRAIL_RX_HEADROOM");
 
-_Static_assert(sizeof(mrail_data_hdr_t) == 24, "wire format");
+_Static_assert(sizeof(mrail_data_hdr_t) == 24,
+               "the data header must have its size on the wire");
 
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -227,8 +230,8 @@ static MRAIL_UNCHECKED int mrail_engine_init(mrail_engine_t *engine,
     engine->cookie = random[1];
     mrail_rng_init(&engine->rng, random[2]);
     engine->epoch = (uint16_t)mrail_rng_next(&engine->rng);
-    /* A random start, because processes with one peer each must not all use the
-     * first rail. */
+    /* Start at a random rail, so that processes with one peer each do not all
+     * use the first rail. */
     engine->next_base = mrail_rng_below(&engine->rng, MRAIL_MAX_RAILS * 3);
     engine->rx_stride =
         MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM + config->seg_size, 64) * 64;

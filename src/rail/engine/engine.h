@@ -9,7 +9,8 @@
 
 /* ---- The engine of the process (engine.c) ---- */
 
-/* Creates an engine that is not shared; mrail_engine_open() shares one. */
+/* Creates an engine that is not shared; mrail_engine_open() shares its
+ * engine. */
 int mrail_engine_create(const mrail_config_t *config,
                         mrail_engine_t **engine_p);
 
@@ -37,14 +38,14 @@ unsigned mrail_engine_poll(mrail_engine_t *engine,
 
 /* The work is separated from the thread and its descriptors, so that a
  * simulation can run it in virtual time. Only one thread may call these
- * functions, outside callbacks, and holding neither the data-path lock nor the
- * control lock. */
+ * functions. It must not hold the data-path lock or the control lock, and must
+ * not run a callback. */
 
 /* Deadlines of the control thread's periodic work. */
 typedef struct mrail_control_timers {
     mrail_ns_t stall_ns;
     mrail_ns_t export_ns;
-    int export_due; /* 1: the telemetry page was copied and must be written */
+    int export_due; /* the telemetry page was copied and must be written */
     mrail_ns_t keepalive_ns;
     mrail_ns_t due_ns; /* mrail_control_run() must be called by this time */
 } mrail_control_timers_t;

@@ -7,8 +7,8 @@
 
 #define MRAIL_SPEED_QUERY (100 * MRAIL_NS_PER_MS)
 
-/* Bytes of a work queue entry and of a completion on common NICs. Verbs reports
- * only the depths. */
+/* Bytes of a send queue entry, a completion queue entry and a receive queue
+ * entry on common NICs. Verbs reports only the depths of queues. */
 #define MRAIL_SQ_ENTRY 192
 
 #define MRAIL_CQ_ENTRY 64
@@ -21,7 +21,7 @@ void mrail_engine_query(const mrail_engine_t *engine,
     memset(attr_p, 0, sizeof(*attr_p));
     attr_p->num_rails = engine->num_rails;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        /* 1/32 accounts for the RoCEv2 headers of a 4 KB packet, and a small
+        /* 1/32 accounts for the RoCEv2 headers of a 4 KiB packet, and a small
          * margin. */
         attr_p->bandwidth +=
             (double)engine->rails[i].attr.rate_bps / 8 * 31 / 32;

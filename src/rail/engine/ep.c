@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns 1 if the QP budget has room for the peer. Every peer needs a QP. The
- * process itself needs one only if it sends to itself here; usually another
- * transport does that. Control lock held. */
+/* Returns 1 if the QP budget allows another peer, because every peer needs a
+ * QP. The process itself is always allowed. It needs a QP only if it uses this
+ * transport to send to itself, which is unusual. Control lock held. */
 static MRAIL_CTL int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
 {
     unsigned peers = engine->num_peers - engine->num_dead;
@@ -28,9 +28,9 @@ static MRAIL_CTL int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
     return (id == engine->id) || (peers < engine->config.max_qps);
 }
 
-/* Returns a subnet with which a rail of the peer pairs with a local rail, if
- * there is one. The peer's address does not include the prefix length of its
- * subnets. */
+/* Returns the subnet of a peer's rail. The peer's address does not include
+ * prefix lengths, so the function tries the prefix lengths of the local rails,
+ * and prefers a subnet that contains a local rail. */
 static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
                                      const uint8_t gid[16])
 {
@@ -77,10 +77,9 @@ static int mrail_ep_learn_boots(mrail_peer_t *peer,
     return 0;
 }
 
-/* Finds or creates the peer of an address. A process that sent BYE comes back
- * with a new id, so its old id stays failed. Returns -EDQUOT if no QP is left
- * for the peer, so that the caller can fail with a clear error. Both locks
- * held. */
+/* Finds or creates the peer of an address. A process that sent BYE returns with
+ * a new id, so its old id stays failed. Returns -EDQUOT if no QP is left for
+ * the peer, so that the caller can fail with a clear error. Both locks held. */
 static MRAIL_BOTH int mrail_ep_find_peer(mrail_engine_t *engine,
                                          const mrail_wire_device_addr_t *device,
                                          const mrail_wire_iface_addr_t *iface,
@@ -105,7 +104,7 @@ static MRAIL_BOTH int mrail_ep_find_peer(mrail_engine_t *engine,
     }
     if ((peer->num_boots == 0) &&
         (mrail_ep_learn_boots(peer, device, iface) != 0)) {
-        return -ENOMEM; /* the peer stays for the next attempt */
+        return -ENOMEM; /* the peer remains for the next attempt */
     }
     *peer_p = peer;
     return 0;

@@ -1,4 +1,4 @@
-/* GET into a register-sized buffer: the caller waits for the data. */
+/* Blocking GET into a small buffer. */
 #include "config.h"
 
 #include "rail/data/done.h"
@@ -14,7 +14,8 @@ typedef struct mrail_get_short {
     int done;
 } mrail_get_short_t;
 
-/* After this time, a get_short ends if another thread waits for the lock. */
+/* After this time, a get_short gives up if another thread waits for the
+ * lock. */
 #define MRAIL_GET_SHORT_LIMIT (25 * MRAIL_NS_PER_MS)
 
 static void mrail_get_short_unpack(void *arg, const void *data, size_t length)
@@ -62,9 +63,9 @@ static MRAIL_DATA int mrail_get_short_wait(mrail_peer_t *peer, uint64_t id,
     return 0;
 }
 
-/* The UCT interface requires this function to wait for a round trip. Messages
- * that arrive meanwhile wait in the inbox, because callbacks are not allowed
- * here. */
+/* The UCT interface requires this function to wait for the data. Messages that
+ * arrive during the wait are put in the inbox, because callbacks are not
+ * allowed here. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey)
 {
@@ -86,8 +87,7 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
         }
         goto out;
     }
-    op->done.iface = NULL; /* it completes without a progress call of its
-                            * iface */
+    op->done.iface = NULL; /* completes without a progress call of its iface */
     op->unpack = mrail_get_short_unpack;
     op->unpack_arg = &get;
     id = ep->peer->op_next;

@@ -34,8 +34,8 @@ int mrail_iface_create(mrail_engine_t *engine,
     others = engine->num_ifaces++;
     mrail_ctl_unlock(engine);
     if ((others != 0) && !params->is_serialised) {
-        /* Waits for a thread that holds the data-path lock and may need the
-         * control lock, so the control lock must not be held here. */
+        /* This waits for a thread that holds the data-path lock and may need
+         * the control lock, so the control lock must not be held here. */
         mrail_data_lock_share(&engine->data_lock);
     }
     mrail_ctl_take(engine);
@@ -95,7 +95,7 @@ void mrail_iface_destroy(mrail_iface_t *iface)
 
         mrail_list_del(&done->list);
         done->comp = NULL;
-        if (done->kind == MRAIL_DONE_OP) { /* its memory must not be written
+        if (done->kind == MRAIL_DONE_OP) { /* do not write to its memory
                                             * either */
             MRAIL_CONTAINER_OF(done, mrail_op_t, done)->unpack = NULL;
         }
@@ -128,8 +128,9 @@ size_t mrail_device_addr_size(const mrail_engine_t *engine)
     return MRAIL_DEVICE_ADDR_SIZE;
 }
 
-/* Returns the rail that receives first messages. It rotates over the processes
- * of a node, so that their HELLOs do not all arrive on the first rail. */
+/* Returns the bootstrap rail, which receives first messages. It depends on the
+ * random id of the process, so that HELLOs do not all arrive on the first rail
+ * of a node. */
 static unsigned mrail_boot_rail(const mrail_engine_t *engine)
 {
     return (unsigned)(engine->id % engine->num_rails);
@@ -194,8 +195,8 @@ int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
         if (!__atomic_exchange_n(&engine->version_warned, 1,
                                  __ATOMIC_RELAXED)) {
             mrail_warn("a peer's address has version %u, but this process "
-                       "uses version %u: mrail cannot reach the peer; "
-                       "use the same mrail on all nodes",
+                       "uses version %u, so mrail cannot reach the peer; "
+                       "install the same version of mrail on all nodes",
                        version, MRAIL_ADDR_VERSION);
         }
         return 0;

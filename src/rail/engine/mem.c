@@ -19,7 +19,7 @@ typedef struct mrail_mem_source {
     void *address;
     size_t length;
     mrail_access_t access;
-    int fd;          /* dma-buf; -1: register the address */
+    int fd;          /* dma-buf, or -1 to register the address */
     uint64_t offset; /* offset in the dma-buf */
 } mrail_mem_source_t;
 
@@ -62,8 +62,8 @@ static int mrail_mem_reg_all(mrail_engine_t *engine,
     return 0;
 }
 
-/* Tries to register a dma-buf, and then the address, which needs
- * nvidia-peermem. */
+/* Tries to register a dma-buf. If this fails, tries to register the address,
+ * which requires nvidia-peermem. */
 static int mrail_mem_reg_device(mrail_engine_t *engine,
                                 const mrail_cuda_range_t *range,
                                 mrail_mem_source_t *source, mrail_mem_t **mem_p)

@@ -1,4 +1,4 @@
-/* Progress: completions of the rails, and the work that peers wait for. */
+/* Progress: completions of the rails, and pending work of peers. */
 #include "config.h"
 #include "rail/engine/engine.h"
 
@@ -42,7 +42,7 @@ static int mrail_status_is_final(enum ibv_wc_status status)
     }
 }
 
-/* Fails the operation whose request a device has refused and would refuse on
+/* Fails the operation whose request a device has rejected and would reject on
  * any lane. `lane` is the lane of the request, whose completion has set
  * sq_done. */
 static MRAIL_DATA void mrail_engine_refused(mrail_lane_t *lane,
@@ -71,7 +71,7 @@ static MRAIL_DATA void mrail_engine_send_done(mrail_engine_t *engine,
     if (wc->wr_id & MRAIL_WR_MARKER) {
         lane = engine->lanes[(wc->wr_id >> 8) & 0xffff];
         if (MRAIL_UNLIKELY(lane == NULL)) {
-            return; /* the QP of this lane is gone */
+            return; /* the QP of this lane has been destroyed */
         }
         lane->sq_done = (uint32_t)(wc->wr_id >> 24) + 1;
         chunk = NULL;
@@ -111,7 +111,7 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
            ((++rail->idle & 7) != 0);
 }
 
-/* Records that this rail delivers no more completions. The next check fails it
+/* Records that the CQ of this rail has failed. The next check fails the rail
  * over. */
 static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 {
@@ -120,8 +120,8 @@ static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
     }
 }
 
-/* Polls one rail. A callback may poll again: the inner call then continues with
- * the batch of the outer one, so completions stay in order. */
+/* Polls one rail. A callback may poll again. The inner call then continues with
+ * the batch of the outer call, so completions stay in order. */
 static MRAIL_DATA unsigned mrail_engine_poll_rail(mrail_engine_t *engine,
                                                   unsigned index,
                                                   mrail_ns_t *now_ns)
@@ -137,7 +137,7 @@ static MRAIL_DATA unsigned mrail_engine_poll_rail(mrail_engine_t *engine,
                 mrail_engine_cq_error(engine, rail);
             }
             ++rail->idle;
-            /* Without other work, a partial batch of buffers is posted. */
+            /* The rail is idle, so post a partial batch of buffers. */
             mrail_rx_flush(engine, index);
             return 0;
         }
@@ -184,7 +184,7 @@ static MRAIL_DATA void mrail_engine_check_peers(mrail_engine_t *engine)
     next = __atomic_exchange_n(&engine->check_first, NULL, __ATOMIC_ACQUIRE);
     while ((peer = next) != NULL) {
         next = peer->check_next;
-        /* After this exchange, a change lists the peer again; earlier changes
+        /* A change after this exchange lists the peer again. Earlier changes
          * are ordered before the check. */
         (void)__atomic_exchange_n(&peer->check_listed, 0, __ATOMIC_ACQ_REL);
         mrail_engine_check_peer(peer);
@@ -194,7 +194,7 @@ static MRAIL_DATA void mrail_engine_check_peers(mrail_engine_t *engine)
 }
 
 /* Reports the failed endpoints of the iface. A callback may destroy any
- * endpoint, which also takes it off the list. */
+ * endpoint, which also removes it from the list. */
 static void mrail_iface_report_failed(mrail_iface_t *iface)
 {
     while (!mrail_list_empty(&iface->failed_eps)) {
@@ -213,8 +213,8 @@ static void mrail_iface_report_failed(mrail_iface_t *iface)
     }
 }
 
-/* Runs ep_failed before the operations fail: an MPI library ends the job at the
- * first failed operation, and the callback reports the reason. */
+/* Runs ep_failed before the operations fail, because the callback reports the
+ * reason, and an MPI library aborts the job at the first failed operation. */
 static MRAIL_DATA void mrail_engine_end_peer(mrail_engine_t *engine,
                                              mrail_peer_t *peer)
 {
@@ -226,8 +226,9 @@ static MRAIL_DATA void mrail_engine_end_peer(mrail_engine_t *engine,
     }
 }
 
-/* Visits the active peers. in_callback: the caller is a callback. The lane of
- * its message must stay, so failovers and evictions do not continue. */
+/* Visits the active peers. If the caller is a callback (in_callback), failovers
+ * and evictions do not continue, because the lane of its message must
+ * remain. */
 static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
                                           mrail_ns_t *now_ns, int in_callback)
 {
@@ -259,7 +260,7 @@ static MRAIL_DATA void mrail_engine_visit(mrail_engine_t *engine,
             mrail_flush_check(peer, *now_ns);
         }
         if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !in_callback &&
-            !peer->dead) { /* a completion may just have ended the peer */
+            !peer->dead) { /* a callback above may have failed the peer */
             mrail_evict_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
@@ -363,8 +364,8 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
         mrail_iface_report_failed(iface);
     }
     iface->seen_events = engine->total_events;
-    /* UCP expects an iface without endpoints to report only its own events, and
-     * not those of other ifaces of this process. */
+    /* UCP expects an iface without endpoints to report only its own events, not
+     * the events of other ifaces of this process. */
     if (mrail_list_empty(&iface->eps)) {
         count = iface->num_called - called;
     }

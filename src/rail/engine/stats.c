@@ -36,8 +36,9 @@ static void mrail_stats_memory(mrail_engine_t *engine, mrail_json_t *json)
     mrail_json_uint(json, "peers", memory.num_peers);
 }
 
-/* Writes one line for each lane with a QP. A packet capture shows the QP
- * number, and this line shows the port to which its packets belong. */
+/* Writes one line for a lane that has or had a QP. The line relates the QP
+ * number, which a packet capture shows, to the lane, its device and its source
+ * port. */
 static void mrail_stats_lane(const mrail_stats_lane_t *lane, mrail_json_t *json)
 {
     char peer[17];

@@ -1,6 +1,6 @@
 /*
- * Writes the telemetry page: rails, lanes and counters periodically, and events
- * of lanes and paths at once. No error in this file can fail a job.
+ * Writes the telemetry page: rails, lanes and counters, periodically. Errors in
+ * this file never fail a job.
  *
  * Numbers are copied under both locks, because they belong to the progress
  * thread. The copy is written to the file without the data-path lock.
@@ -69,7 +69,7 @@ void mrail_telemetry_export_open(mrail_engine_t *engine)
     if (ret != 0) {
         mrail_warn(
             "telemetry is off: cannot create a file of %zu KiB in %s: %s; "
-            "set UCX_MRAIL_TELEMETRY_DIR or free memory there",
+            "free memory there, or set UCX_MRAIL_TELEMETRY_DIR",
             mrail_page_memory(num_records) >> 10, engine->config.telemetry_dir,
             strerror(-ret));
         engine->page = NULL;
@@ -83,7 +83,7 @@ void mrail_telemetry_export_open(mrail_engine_t *engine)
     mrail_telemetry_export_write(engine);
 }
 
-/* Readers that have the file open still get the last values. */
+/* Readers that have the file open can still read the last values. */
 void mrail_telemetry_export_close(mrail_engine_t *engine)
 {
     mrail_telemetry_export_copy(engine);
@@ -216,9 +216,10 @@ static void export_counters(const mrail_engine_t *engine, mrail_page_t *page)
 
 #define MRAIL_COUNTER_ONE(_name) +1
 _Static_assert(MRAIL_COUNTERS(MRAIL_COUNTER_ONE) <= MRAIL_PAGE_COUNTERS,
-               "the telemetry page has no room for all counters");
+               "the telemetry page must be able to hold all counters");
 
-/* Switches recording as the parameter and the readers request it. */
+/* Switches recording on if the parameter or a reader requests it, and otherwise
+ * off. */
 static void export_switch(mrail_engine_t *engine)
 {
     int wanted = engine->config.telemetry_recording ||

@@ -2,13 +2,13 @@
  * Sleeping until an event: the event file descriptor of an iface.
  *
  * The descriptor is an epoll set. It contains the rails' completion channels,
- * for events of devices, and an eventfd, for events inside the process. An
- * event inside the process is a lane that comes up, a peer that fails, or a
- * completion of this iface that the progress of another iface takes from a CQ.
- * The thread that causes the event signals the armed ifaces. mrail_iface_arm()
- * first sets the flag and then checks, so no event is lost. Arming consumes the
- * devices' events from the channels that all ifaces share, so if there was an
- * event, the other ifaces are signalled as well.
+ * for events of devices, and an eventfd, for events within the process. An
+ * event within the process is a lane that comes up, a peer that fails, or a
+ * completion of this iface that another iface polls from a CQ. The thread that
+ * causes the event signals the armed ifaces. mrail_iface_arm() first sets the
+ * flag and then checks, so events are not lost. Arming consumes the devices'
+ * events from the channels that all ifaces share. If there was an event, the
+ * other ifaces are therefore signalled as well.
  */
 #include "config.h"
 #include "rail/engine/engine.h"
@@ -77,17 +77,18 @@ void mrail_wakeup_close(mrail_iface_t *iface)
 }
 
 /* Requests an event for the rail's next completion. Returns 1 if there already
- * is a completion, which stays in the rail's batch. */
+ * is a completion, which remains in the rail's batch. Also returns 1 if the
+ * request fails, because the caller must then not sleep. */
 static MRAIL_DATA int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {
     if (mrail_rail_arm(rail) != 0) {
-        return 1; /* without a wake-up, the caller must not sleep */
+        return 1;
     }
     return mrail_rail_fetch(rail);
 }
 
-/* Returns 1 if an event that is reported only once has happened since the
- * iface's last progress. */
+/* Returns 1 if an event within the process has occurred since the iface's last
+ * progress call. */
 static int mrail_wakeup_has_events(mrail_iface_t *iface, mrail_armed_t wish)
 {
     const mrail_engine_t *engine = iface->engine;
@@ -121,8 +122,7 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
         if (busy) {
             /* Arming has consumed an event for which other ifaces are waiting.
-             * Signal them, because the user of this iface may not come back to
-             * poll. */
+             * Signal them, because the user of this iface may not poll soon. */
             mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         }
         busy = 1;

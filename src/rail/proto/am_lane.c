@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-/* A window of this many bytes does not grow further. A larger one would keep
- * more messages unacknowledged than a path holds, and the sender could not tell
- * which lane is idle. */
+/* A window of this many bytes does not grow further. In a larger window, more
+ * messages would be unacknowledged than a path can hold, so the sender could
+ * not tell which lane is idle. */
 #define WINDOW_BYTES (256u << 10)
 
 /* Number of credit-only messages after which the window grows. */

@@ -1,8 +1,8 @@
 /*
  * A lane's part in the streams of active messages: the credits of both ends.
  *
- * Owns the counts of both directions and the size of the receive window, and
- * decides when a window grows, when an update is due, and which credits return.
+ * Owns the counts of both directions and the size of the receive window.
+ * Decides when a window grows, when an update is due, and which credits return.
  * The caller owns the receive buffers behind the credits, and sends the
  * messages.
  *
@@ -20,8 +20,8 @@
 #include "base/seq.h"
 #include "base/util.h"
 
-/* Receive buffers of a lane beyond its credits, for messages that take no
- * credit. A credit update follows every half window, and a peer that has not
+/* Receive buffers of a lane beyond its credits, for messages that consume no
+ * credits. A credit update follows every half window, and a peer that has not
  * read the updates cannot send more than one window, so at most two updates are
  * unread. On any lane that carries messages, each end has at most one ACK_REQ
  * and one answer in flight. Their buffers return as soon as they are read.
@@ -29,14 +29,14 @@
  * NIC then retries. */
 #define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
-/* Reserve for one RECALL message. Another one follows only if the lane was used
- * in the meantime. A RETURN needs no reserve, because it takes a buffer of the
- * credits that it returns. */
+/* Reserve for one RECALL message. A further RECALL follows only if the lane has
+ * been used since. A RETURN needs no reserve, because it uses the buffer of a
+ * credit that it returns. */
 #define MRAIL_RECALL_RESERVE 1
 #define MRAIL_AM_LANE_RESERVE                                                  \
     (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE + MRAIL_RECALL_RESERVE)
 
-/* Credits of a window that only replayed messages may take. */
+/* Credits of a window that are reserved for replayed messages. */
 #define MRAIL_REPLAY_CREDITS 1
 /* Maximum number of credits of a lane whose peer uses them all up. */
 #define MRAIL_AM_CREDITS_MAX 512
@@ -57,10 +57,10 @@ typedef struct mrail_am_lane {
     uint16_t recall_received; /* value of received at the last search for idle
                                * credits */
     uint8_t recall_due;       /* the peer must return idle credits */
-    uint8_t was_recalled;     /* nothing was received since the last RECALL */
+    uint8_t was_recalled;     /* no messages since the last RECALL */
     uint8_t updates; /* credit-only messages since the window last grew */
     uint32_t length; /* bytes of the last received message */
-    unsigned window; /* receive buffers for the peer's messages; 0: the lane
+    unsigned window; /* receive buffers for the peer's messages; 0 if the lane
                           * carries none */
 } mrail_am_lane_t;
 
@@ -69,15 +69,16 @@ typedef struct mrail_am_pool {
     unsigned depth;     /* buffers that the rail's SRQ can hold */
     unsigned leased;    /* buffers that belong to lanes */
     unsigned num_lanes; /* lanes with a window */
-    unsigned credits;   /* configured window of a first lane */
+    unsigned credits;   /* configured window of a primary lane */
 } mrail_am_pool_t;
 
 /* Starts a new lane with the window that mrail_am_lane_window() returned. */
 void mrail_am_lane_start(mrail_am_lane_t *am, unsigned window);
 
-/* Returns the window of a new lane. First lanes get the configured window, the
- * others a quarter. With its reserve, a lane takes at most a sixteenth of the
- * free buffers, so that a small queue has room for many peers. */
+/* Returns the window of a new lane: the configured window for a primary lane
+ * (is_first), a quarter of it for other lanes, and at least 2. If it is larger
+ * than 2, the window with its reserve is at most 1/16 of the free buffers, so
+ * that a small queue serves many peers. */
 unsigned mrail_am_lane_window(const mrail_am_pool_t *pool, int is_first);
 
 /* Returns the number of messages that this end may still send. */
@@ -86,7 +87,8 @@ static inline unsigned mrail_am_lane_credits(const mrail_am_lane_t *am)
     return (uint16_t)(am->limit - am->sent);
 }
 
-/* Takes the peer's limit from a message. Older messages do not lower it. */
+/* Applies the limit from a message of the peer. Older messages do not lower
+ * it. */
 static inline void mrail_am_lane_limit(mrail_am_lane_t *am, uint16_t limit)
 {
     if (mrail_seq16_before(am->limit, limit)) {
@@ -113,11 +115,11 @@ static inline int mrail_am_lane_receive(mrail_am_lane_t *am, uint32_t length)
 }
 
 /* Returns 1 if a credit update is due. It is due when half a window, rounded
- * up, is free, so that at most two updates are unread. It is due at once if the
- * peer has only its reserved credits left. The peer may need them to replay a
- * missing message, while messages that wait for it occupy all other credits. It
- * may use them only when the update shows that all earlier messages have
- * arrived. */
+ * up, is free, so that at most two updates are unread. It is due earlier if the
+ * peer has only its reserved credit left. The peer may need this credit to
+ * replay a missing message, while messages that wait for it occupy all other
+ * credits. The peer may use this credit only when the update shows that all
+ * earlier messages have arrived. */
 static inline int mrail_am_lane_update_due(const mrail_am_lane_t *am)
 {
     unsigned unadvertised = (uint16_t)(am->granted - am->advertised);
@@ -152,14 +154,14 @@ int mrail_am_lane_growth(const mrail_am_lane_t *am, const mrail_am_pool_t *pool,
 void mrail_am_lane_grow(mrail_am_lane_t *am, unsigned count);
 
 /* Visits the lane in a search for idle credits. Returns 1 if the peer must
- * return them: it has sent nothing since the previous search. */
+ * return them, because it has not sent a message since the previous search. */
 int mrail_am_lane_is_idle(mrail_am_lane_t *am);
 
 /* Requests the idle credits, at most once until another message arrives. */
 void mrail_am_lane_recall(mrail_am_lane_t *am);
 
-/* Takes back `count` credits of the peer. Returns 0, or -EPROTO if it does not
- * have them. */
+/* Revokes `count` credits that the peer returns. Returns 0, or -EPROTO if the
+ * peer cannot have that many. */
 int mrail_am_lane_take_return(mrail_am_lane_t *am, unsigned count);
 
 /* Returns the number of credits that this end returns now. */

@@ -1,19 +1,19 @@
 /*
- * The ordered stream of active messages to a peer and the one from it, over all
- * AM lanes: sequence numbers, acknowledgements, order of arrival, replay.
+ * The ordered streams of active messages to and from a peer, over all AM lanes:
+ * sequence numbers, acknowledgements, order of arrival, replay.
  *
  * Owns the list of unacknowledged messages, the replay queue, and the list of
- * messages that arrived ahead of their turn. The caller owns the messages
- * themselves, sends them, and delivers those of the peer.
+ * messages that arrived out of order. The caller owns the messages themselves,
+ * sends them, and delivers the peer's messages.
  *
  * Invariants:
  * - A message stays in `unacked` until the peer's cumulative acknowledgement
  *   covers it. If its lane fails first, it is also in `replay` until another
- *   lane takes it.
+ *   lane sends it.
  * - A lane carries at most as many messages as its receiver has buffers
  *   (credits), so RNR does not occur.
- * - Standalone acknowledgements take no credit; MRAIL_ACK_RESERVE limits their
- *   number.
+ * - Standalone acknowledgements consume no credits; MRAIL_ACK_RESERVE limits
+ *   their number.
  *
  * Pure: no I/O, no clock, no lock. test/property/test_am_streams.c runs both
  * ends.
@@ -29,7 +29,7 @@
 typedef struct mrail_am_msg {
     mrail_list_t list;     /* entry in stream->unacked, by seq */
     mrail_list_t replay;   /* entry in stream->replay, by seq */
-    mrail_am_lane_t *lane; /* &stream->detached: its lane has failed */
+    mrail_am_lane_t *lane; /* &stream->detached after its lane has failed */
     uint32_t seq;
     uint32_t length; /* bytes on the wire */
     uint16_t number; /* lane->sent before this message */
@@ -44,7 +44,7 @@ typedef struct mrail_am_arrival {
 typedef struct mrail_am_stream {
     /* messages of this end */
     uint32_t tx_next;         /* sequence number of the next message */
-    uint32_t tx_acked;        /* all earlier messages are at the peer */
+    uint32_t tx_acked;        /* all earlier messages have arrived */
     mrail_list_t unacked;     /* mrail_am_msg_t */
     mrail_list_t replay;      /* mrail_am_msg_t of failed lanes */
     uint64_t inflight;        /* bytes of unacknowledged messages */
@@ -75,9 +75,9 @@ void mrail_am_stream_init(mrail_am_stream_t *stream);
 /*
  * Returns 1 if the lane has a credit for a new message. The last credit is
  * reserved for replayed messages: messages that wait for a missing one may
- * occupy all other credits, and the missing one must still get through. A new
- * message may take the last credit if all unacknowledged messages are on this
- * lane, because its QP delivers them in order.
+ * occupy all other credits, and the sender must still be able to replay the
+ * missing one. A new message may use the last credit if all unacknowledged
+ * messages are on this lane, because its QP delivers them in order.
  */
 static inline int mrail_am_stream_may_send(const mrail_am_stream_t *stream,
                                            const mrail_am_lane_t *lane)
@@ -112,7 +112,7 @@ static inline void mrail_am_stream_remove(mrail_am_stream_t *stream,
     stream->inflight -= MRAIL_FAILOVER ? msg->length : 0;
 }
 
-/* Returns the first message of the replay queue; NULL: it is empty. */
+/* Returns the first message of the replay queue, or NULL if it is empty. */
 static inline mrail_am_msg_t *
 mrail_am_stream_lost(const mrail_am_stream_t *stream)
 {
@@ -121,10 +121,10 @@ mrail_am_stream_lost(const mrail_am_stream_t *stream)
                : mrail_list_head(&stream->replay, mrail_am_msg_t, replay);
 }
 
-/* Takes a cumulative acknowledgement. Returns 1 if it covers further messages.
- * The caller then removes them by mrail_am_stream_take_acked(). Refuses numbers
- * that were not sent, and numbers that cover a message in the replay queue,
- * which has not arrived. */
+/* Processes a cumulative acknowledgement. Returns 1 if it covers further
+ * messages; the caller then removes them with mrail_am_stream_take_acked().
+ * Ignores numbers that were not sent. Also ignores numbers that cover a message
+ * in the replay queue, because this message has not arrived. */
 static inline int mrail_am_stream_ack(mrail_am_stream_t *stream, uint32_t ack)
 {
     if ((ack == stream->tx_acked) ||
@@ -144,7 +144,8 @@ static inline int mrail_am_stream_ack(mrail_am_stream_t *stream, uint32_t ack)
     return 1;
 }
 
-/* Removes and returns the next message before `ack`; NULL: none is left. */
+/* Removes and returns the next message before `ack`, or NULL if none is
+ * left. */
 static inline mrail_am_msg_t *
 mrail_am_stream_take_acked(mrail_am_stream_t *stream, uint32_t ack)
 {
@@ -159,13 +160,13 @@ mrail_am_stream_take_acked(mrail_am_stream_t *stream, uint32_t ack)
     return msg;
 }
 
-/* Removes and returns any message of a failed peer; NULL: none is left. */
+/* Removes and returns any message of a failed peer, or NULL if none is left. */
 mrail_am_msg_t *mrail_am_stream_take_any(mrail_am_stream_t *stream);
 
 /* ---- replay ---- */
 
-/* Moves the messages of the lane that did not arrive to the replay queue. Both
- * ends must have closed the lane. `arrived`: number of its messages that did
+/* Moves the lane's messages that did not arrive to the replay queue. Both ends
+ * must have closed the lane. `arrived` is the number of its messages that did
  * arrive, modulo 2^16. */
 void mrail_am_stream_lose(mrail_am_stream_t *stream, mrail_am_lane_t *lane,
                           uint16_t arrived);
@@ -185,8 +186,8 @@ void mrail_am_stream_replay(mrail_am_stream_t *stream, mrail_am_lane_t *lane,
 
 /* ---- the end that receives ---- */
 
-/* Takes the message with this number. Returns 1 if it is the next one, which
- * the caller delivers. */
+/* Accepts message number `seq` of the peer. Returns 1 if it is the next message
+ * in order, which the caller then delivers. */
 static inline int mrail_am_stream_arrive(mrail_am_stream_t *stream,
                                          uint32_t seq)
 {
@@ -197,13 +198,14 @@ static inline int mrail_am_stream_arrive(mrail_am_stream_t *stream,
     return 1;
 }
 
-/* Keeps a message that is ahead of its turn; `seq` is set. It keeps its credit,
- * so the sender's credits bound the number of such messages. Returns 0 if the
- * message has arrived before. */
+/* Holds a message that arrived out of order; its `seq` must be set. The message
+ * keeps its credit, so the sender's credits bound the number of held messages.
+ * Returns 0 if the message has arrived before. */
 int mrail_am_stream_hold(mrail_am_stream_t *stream,
                          mrail_am_arrival_t *arrival);
 
-/* Removes and returns the next message in order; NULL: it has not arrived. */
+/* Removes and returns the next message in order, or NULL if it has not
+ * arrived. */
 static inline mrail_am_arrival_t *
 mrail_am_stream_take_next(mrail_am_stream_t *stream)
 {
@@ -228,8 +230,8 @@ static inline void mrail_am_stream_want_ack(mrail_am_stream_t *stream)
     stream->ack_wanted = stream->tx_next;
 }
 
-/* Takes the flags of a message, whose `seq` is the one of its header. Returns 1
- * if the peer expects a reply. */
+/* Processes `flags` and `seq` of a message header. Returns 1 if the peer
+ * expects a reply. */
 static inline int mrail_am_stream_take_flags(mrail_am_stream_t *stream,
                                              mrail_am_lane_t *lane,
                                              uint8_t flags, uint32_t seq)

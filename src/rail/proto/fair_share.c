@@ -46,10 +46,10 @@ static double fair_share_longest(const double *busy_s, unsigned num_rails)
 }
 
 /*
- * Each rail has a weight, which decreases in proportion if the rail would be
- * busy longer than the others, until all rails are busy equally long. A rail
- * may stay less busy if no class can use both it and a busier rail. Source:
- * iterative proportional fitting, Deming and Stephan 1940.
+ * Each rail has a weight. In each iteration, the weight of a rail that is less
+ * busy than the busiest rail grows in proportion, until all rails are busy for
+ * the same time. A rail may stay less busy if no class can use both it and a
+ * busier rail. Source: iterative proportional fitting, Deming and Stephan 1940.
  */
 double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,
@@ -92,7 +92,7 @@ void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns)
     }
 }
 
-/* Returns the entry of a class. A new class takes a free entry, or the entry of
+/* Returns the entry of a class. A new class uses a free entry, or the entry of
  * a class that has had no peer for two periods. */
 static unsigned fair_share_place(mrail_fair_share_t *fair_share, uint32_t rails)
 {
@@ -152,8 +152,8 @@ static int fair_share_is_known(const mrail_fair_share_t *fair_share,
     return 1;
 }
 
-/* Returns the class that needs the rail most per peer, or none if only one
- * class uses the rail. */
+/* Returns the class that needs the rail most per peer, or MRAIL_FAIR_SHARE_NONE
+ * if only one class uses the rail. */
 static unsigned
 fair_share_bottleneck_class(const mrail_fair_share_t *fair_share, unsigned rail)
 {
@@ -176,9 +176,9 @@ fair_share_bottleneck_class(const mrail_fair_share_t *fair_share, unsigned rail)
 
 /* ---- throttling ---- */
 
-static void fair_share_watch(mrail_fair_share_seen_t *seen,
-                             const mrail_fair_share_rail_t *rail,
-                             mrail_ns_t now_ns)
+static void fair_share_measure(mrail_fair_share_seen_t *seen,
+                               const mrail_fair_share_rail_t *rail,
+                               mrail_ns_t now_ns)
 {
     seen->from_ns = now_ns;
     seen->moved = rail->moved;
@@ -236,7 +236,7 @@ static void fair_share_look(mrail_fair_share_seen_t *seen,
     mrail_ns_t length_ns = now_ns - seen->from_ns;
 
     if (!seen->is_shared) {
-        fair_share_watch(seen, rail, now_ns);
+        fair_share_measure(seen, rail, now_ns);
         if (now_ns > seen->shared_ns + MRAIL_FAIR_SHARE_OLD_NS) {
             seen->is_held = 0;
             seen->free_ns = 0;
@@ -247,7 +247,7 @@ static void fair_share_look(mrail_fair_share_seen_t *seen,
                            (double)(rail->moved - seen->moved) *
                                MRAIL_NS_PER_SEC / (double)length_ns,
                            now_ns);
-        fair_share_watch(seen, rail, now_ns);
+        fair_share_measure(seen, rail, now_ns);
     }
     seen->is_shared = 1;
     seen->shared_ns = now_ns;

@@ -2,8 +2,8 @@
  * Weighted max-min fair shares of rails, for peers that reach different rails.
  *
  * Peers whose live lanes are on the same local rails form a *class*. Without
- * sharing, a class with more rails would take its part of each, finish early,
- * and leave rails idle that the other classes cannot use. The queued bytes are
+ * sharing, a class with more rails would use a part of each, finish early, and
+ * leave rails idle that the other classes cannot use. The queued bytes are
  * therefore divided so that all rails finish as early as possible. On each
  * rail, the class that needs the rail most per peer, the *bottleneck class*, is
  * never throttled. Other classes may post a fixed number of bytes there for
@@ -18,7 +18,7 @@
  *
  *   bytes of classes --> mrail_fair_share_divide() --> parts --> ratios
  *                                                               |
- *     mrail_fair_share_post() by the bottleneck class --> tokens of the others
+ *     mrail_fair_share_post() by the bottleneck class --> other classes' tokens
  *
  * Pure: time, bytes and rates are arguments. The owner of a mrail_fair_share_t
  * serialises calls. This module knows neither lanes nor peers.
@@ -68,17 +68,17 @@ typedef struct mrail_fair_share_class {
 /*
  * Divides each class's bytes over its rails (`part`) so that the busiest rail
  * finishes as early as possible, and then likewise the next busiest, and so on.
- * Equal classes are treated equally. rate[0..num_rails): bytes per second,
- * above 0 for every rail of a class. Returns the time of the busiest rail in
- * seconds.
+ * Equal classes are treated equally. rate[0..num_rails) is in bytes per second,
+ * and above 0 for every rail of a class. Returns the time of the busiest rail
+ * in seconds.
  */
 double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,
                                unsigned num_rails);
 
-/* The present state of a rail in one direction. */
+/* The current state of a rail in one direction. */
 typedef struct mrail_fair_share_rail {
-    uint64_t rate;  /* measured rate, bytes per second; 0: unknown */
+    uint64_t rate;  /* measured rate, bytes per second; 0 if unknown */
     uint64_t moved; /* total number of bytes */
     uint64_t done;  /* total number of chunks */
 } mrail_fair_share_rail_t;
@@ -114,7 +114,7 @@ typedef struct mrail_fair_share {
     /* Period in which the class last had a peer. */
     unsigned last[MRAIL_FAIR_SHARE_CLASSES];
     /* Bytes that the class may post for each byte of the bottleneck class;
-     * negative: no limit. */
+     * negative if unlimited. */
     double ratio[MRAIL_FAIR_SHARE_CLASSES][MRAIL_FAIR_SHARE_RAILS];
     double token[MRAIL_FAIR_SHARE_CLASSES][MRAIL_FAIR_SHARE_RAILS]; /* bytes */
     mrail_fair_share_seen_t seen[MRAIL_FAIR_SHARE_RAILS];

@@ -5,15 +5,15 @@
  * results.
  *
  * Suspicion is cheap, because it only withholds new work. Retiring a path,
- * however, takes evidence, which is one of the following:
+ * however, requires evidence, which is one of the following:
  * - The device returned requests with an error, or the peer closed its end.
  * - Repeated probes over the path were lost, and another path to the same peer
  *   answered.
  * - Probes are answered, but no request on this lane has completed for a long
  *   time, whereas requests on other lanes have.
  *
- * If no path answers, none is worse than the others, so congestion and pause
- * storms retire no path.
+ * If no path answers, there is no evidence against any one path. Congestion and
+ * pause storms therefore do not retire paths.
  */
 #ifndef MRAIL_RAIL_HEALTH_H
 #define MRAIL_RAIL_HEALTH_H
@@ -24,7 +24,7 @@
 
 typedef enum mrail_health_state {
     MRAIL_HEALTH_UP,
-    MRAIL_HEALTH_SUSPECT, /* gets no new work until it answers */
+    MRAIL_HEALTH_SUSPECT, /* carries no new work until it answers */
     MRAIL_HEALTH_DOWN,    /* the port is down; only earlier requests complete */
     MRAIL_HEALTH_RETIRED, /* the QP was given up; the path backs off */
     MRAIL_HEALTH_PROBING, /* returns if it answers a probe */
@@ -34,13 +34,13 @@ typedef enum mrail_health_state {
 typedef enum mrail_health_event {
     MRAIL_HEALTH_PORT_DOWN, /* the local port */
     MRAIL_HEALTH_PORT_UP,
-    MRAIL_HEALTH_RAIL_DOWN,   /* the local rail carries nothing: an event of
-                               * all of its paths */
-    MRAIL_HEALTH_STALLED,     /* work is outstanding, and nothing completes */
+    MRAIL_HEALTH_RAIL_DOWN,   /* the local rail no longer carries traffic;
+                               * applies to all paths of the rail */
+    MRAIL_HEALTH_STALLED,     /* work is outstanding, but does not complete */
     MRAIL_HEALTH_PROGRESS,    /* a completion arrived after all */
-    MRAIL_HEALTH_QP_STALLED,  /* nothing completed for a long time, while
-                               * other lanes made progress */
-    MRAIL_HEALTH_CQE_ERROR,   /* requests came back with an error */
+    MRAIL_HEALTH_QP_STUCK,    /* no completions for a long time, while other
+                               * lanes made progress */
+    MRAIL_HEALTH_CQE_ERROR,   /* requests completed with an error */
     MRAIL_HEALTH_CLOSED,      /* the peer has closed its end */
     MRAIL_HEALTH_PROBE_REPLY, /* a probe was answered; after PORT_DOWN, only
                                * later probes count */
@@ -101,12 +101,12 @@ void mrail_health_probe_sent(mrail_health_t *health,
                              const mrail_health_params_t *params,
                              mrail_ns_t now_ns);
 
-/* Ends the back-off no later than by_ns, because no other path leads to the
+/* Ends the back-off no later than by_ns. Called if no other path leads to the
  * peer. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
 
-/* Lets a retired path wait until its rail is up (PORT_UP), or until
- * mrail_health_expedite(). */
+/* Keeps a retired path from probing until its rail is up (PORT_UP) or
+ * mrail_health_expedite() is called. */
 void mrail_health_park(mrail_health_t *health);
 
 /* Returns the event for an expired deadline: TIMEOUT or PROBES_EXHAUSTED.

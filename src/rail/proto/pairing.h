@@ -28,9 +28,10 @@ unsigned mrail_rails_pair(const uint64_t *local_subnets, unsigned num_local,
 /*
  * Returns the pair of rails for attempt n (from 0) to send a first message to a
  * peer only some of whose rails are known. Paired rails come first, in
- * rotation, starting with those of remote rail 0. After MRAIL_MAX(pairs, 4)
- * attempts, every second attempt takes any pair, because unpaired rails may be
- * routed. Counts are as for mrail_rails_pair(), and not 0.
+ * rotation, starting with the pairs of remote rail 0. After MRAIL_MAX(pairs, 4)
+ * attempts, every second attempt tries any two rails, because the network may
+ * route between unpaired rails. Counts are as for mrail_rails_pair(), and not
+ * 0.
  */
 mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
                                   unsigned num_local,

@@ -3,7 +3,7 @@
 
 #include "base/seq.h"
 
-/* Returns 1 if the request is newer than all others. */
+/* Returns 1 if the request is newer than all earlier ones. */
 static int mrail_port_move_is_newer(uint32_t *newest_p, uint32_t seq)
 {
     if ((*newest_p != 0) && !mrail_seq32_before(*newest_p, seq)) {
@@ -63,57 +63,59 @@ void mrail_port_move_begin(mrail_port_move_t *move, uint16_t to, uint32_t seq,
 uint16_t mrail_port_move_done(mrail_port_move_t *move, uint16_t sport)
 {
     move->end_ns = 0;
-    if (move->to != sport) { /* otherwise, the move was undone meanwhile */
+    if (move->to != sport) { /* otherwise, the move was undone in progress */
         move->undo = move->is_back ? 0 : sport;
         move->undo_seq = move->seq;
     }
     return move->to;
 }
 
-void mrail_move_ask(mrail_move_ask_t *ask, uint32_t seq, uint16_t like,
-                    mrail_ns_t now_ns)
+void mrail_move_request_begin(mrail_move_request_t *request, uint32_t seq,
+                              uint16_t like, mrail_ns_t now_ns)
 {
-    *ask = (mrail_move_ask_t){.state = MRAIL_MOVE_ASK_DRAINS,
-                              .seq = seq,
-                              .like = like,
-                              .since_ns = now_ns};
+    *request = (mrail_move_request_t){.state = MRAIL_MOVE_REQUEST_DRAINS,
+                                      .seq = seq,
+                                      .like = like,
+                                      .since_ns = now_ns};
 }
 
-void mrail_move_ask_back(mrail_move_ask_t *ask, mrail_ns_t now_ns)
+void mrail_move_request_back(mrail_move_request_t *request, mrail_ns_t now_ns)
 {
-    if ((ask->state == MRAIL_MOVE_ASK_DRAINS) && !ask->is_back) {
+    if ((request->state == MRAIL_MOVE_REQUEST_DRAINS) && !request->is_back) {
         /* MOVE was not sent yet. Drop it and release the lane. */
-        ask->seq = 0;
-        ask->since_ns = now_ns - MRAIL_MOVE_TIMEOUT;
-    } else if (ask->seq != 0) {
-        ask->is_back = 1;
-        ask->state = MRAIL_MOVE_ASK_DRAINS;
-        ask->since_ns = now_ns;
+        request->seq = 0;
+        request->since_ns = now_ns - MRAIL_MOVE_TIMEOUT;
+    } else if (request->seq != 0) {
+        request->is_back = 1;
+        request->state = MRAIL_MOVE_REQUEST_DRAINS;
+        request->since_ns = now_ns;
     }
 }
 
-mrail_move_ask_action_t mrail_move_ask_next(mrail_move_ask_t *ask, int is_idle,
-                                            int is_same, mrail_ns_t now_ns)
+mrail_move_request_action_t
+mrail_move_request_next(mrail_move_request_t *request, int is_idle, int is_same,
+                        mrail_ns_t now_ns)
 {
-    int is_draining = (ask->state == MRAIL_MOVE_ASK_DRAINS);
+    int is_draining = (request->state == MRAIL_MOVE_REQUEST_DRAINS);
 
-    if (is_same && (now_ns < ask->since_ns + (is_draining ? MRAIL_MOVE_TIMEOUT
-                                                          : MRAIL_MOVE_HOLD))) {
-        return (is_draining && is_idle) ? MRAIL_MOVE_ASK_SEND
-                                        : MRAIL_MOVE_ASK_WAIT;
+    if (is_same &&
+        (now_ns < request->since_ns +
+                      (is_draining ? MRAIL_MOVE_TIMEOUT : MRAIL_MOVE_HOLD))) {
+        return (is_draining && is_idle) ? MRAIL_MOVE_REQUEST_SEND
+                                        : MRAIL_MOVE_REQUEST_WAIT;
     }
     if (!is_same || is_draining) {
-        ask->seq = 0; /* the request was dropped, or was for another lane */
+        request->seq = 0; /* the request was dropped, or was for another lane */
     }
-    ask->state = MRAIL_MOVE_ASK_NONE;
-    return MRAIL_MOVE_ASK_RELEASE;
+    request->state = MRAIL_MOVE_REQUEST_NONE;
+    return MRAIL_MOVE_REQUEST_RELEASE;
 }
 
-void mrail_move_ask_sent(mrail_move_ask_t *ask, mrail_ns_t now_ns)
+void mrail_move_request_sent(mrail_move_request_t *request, mrail_ns_t now_ns)
 {
-    ask->state = MRAIL_MOVE_ASK_SENT;
-    ask->since_ns = now_ns;
-    if (ask->is_back) {
-        ask->seq = 0;
+    request->state = MRAIL_MOVE_REQUEST_SENT;
+    request->since_ns = now_ns;
+    if (request->is_back) {
+        request->seq = 0;
     }
 }

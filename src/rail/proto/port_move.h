@@ -6,10 +6,10 @@
  *
  * Requests have no answers, and may be lost, repeated or overtaken. The sending
  * end therefore carries out each number at most once, and only if it has seen
- * no newer one. It drops a request that it cannot carry out at once, because
- * the reader's measurements assume an immediate move.
+ * no newer one. It drops a request that it cannot carry out immediately,
+ * because the reader's measurements assume an immediate move.
  *
- * Pure: time is an argument. test/property/test_moves.c searches all orders.
+ * Pure: time is an argument. test/property/test_moves.c explores all orders.
  */
 #ifndef MRAIL_RAIL_PROTO_PORT_MOVE_H
 #define MRAIL_RAIL_PROTO_PORT_MOVE_H
@@ -31,26 +31,26 @@
 /* ---- The end that sends the data ---- */
 
 typedef struct mrail_port_move {
-    mrail_ns_t end_ns;   /* the move in progress ends by this time; 0: no move
-                          * is in progress */
-    mrail_ns_t begun_ns; /* start of the last move; 0: there was none */
-    uint32_t seq;        /* number of the move in progress; 0: a decision of
-                          * this end */
+    mrail_ns_t end_ns;   /* time limit of the move in progress; 0 if no move is
+                          * in progress */
+    mrail_ns_t begun_ns; /* start of the last move; 0 if there was none */
+    uint32_t seq;        /* number of the move in progress; 0 if this end
+                          * decided on it */
     uint32_t undo_seq;   /* number of the last complete move */
     uint16_t to;         /* source port of the move in progress */
-    uint16_t undo;       /* source port before the last complete move; 0: there
-                          * was none, or it is undone */
+    uint16_t undo;       /* source port before the last complete move; 0 if
+                          * there was none, or it was undone */
     uint8_t is_back;     /* the move in progress cannot be undone */
 } mrail_port_move_t;
 
-/* Handles a MOVE, or a decision of this end (seq is 0). `newest_p`: the newest
- * number of the peer's requests for this lane number. Returns 1 if the lane
- * must begin to move. */
+/* Handles a MOVE, or a decision of this end (seq is 0). *newest_p is the newest
+ * number of the peer's requests for this lane number; it may be NULL if seq is
+ * 0. Returns 1 if the lane must begin to move. */
 int mrail_port_move_request(mrail_port_move_t *move, uint32_t *newest_p,
                             uint32_t seq, mrail_ns_t now_ns);
 
-/* Handles a MOVE_BACK, or a decision of this end (seq is 0). `sport`: the
- * lane's present port. Returns the port to which the lane must begin to move,
+/* Handles a MOVE_BACK, or a decision of this end (seq is 0). `sport` is the
+ * lane's current port. Returns the port to which the lane must begin to move,
  * or 0. */
 uint16_t mrail_port_move_back(mrail_port_move_t *move, uint32_t *newest_p,
                               uint32_t seq, uint16_t sport);
@@ -64,37 +64,38 @@ uint16_t mrail_port_move_done(mrail_port_move_t *move, uint16_t sport);
 
 /* ---- The end that reads ---- */
 
-typedef enum mrail_move_ask_state {
-    MRAIL_MOVE_ASK_NONE,
-    MRAIL_MOVE_ASK_DRAINS, /* the lane is held until its READs complete */
-    MRAIL_MOVE_ASK_SENT    /* the lane is held while the peer moves it */
-} mrail_move_ask_state_t;
+typedef enum mrail_move_request_state {
+    MRAIL_MOVE_REQUEST_NONE,
+    MRAIL_MOVE_REQUEST_DRAINS, /* the lane is held until its READs complete */
+    MRAIL_MOVE_REQUEST_SENT    /* the lane is held while the peer moves it */
+} mrail_move_request_state_t;
 
-typedef struct mrail_move_ask {
+typedef struct mrail_move_request {
     mrail_ns_t since_ns; /* time at which the state began */
-    uint32_t seq;        /* number of the last MOVE; 0: it cannot be undone */
+    uint32_t seq;        /* number of the last MOVE; 0 if it cannot be undone */
     uint16_t like;       /* field of MOVE */
     uint8_t state;
     uint8_t is_back; /* MOVE_BACK, instead of MOVE */
-} mrail_move_ask_t;
+} mrail_move_request_t;
 
-typedef enum mrail_move_ask_action {
-    MRAIL_MOVE_ASK_WAIT,
-    MRAIL_MOVE_ASK_SEND,   /* send the request, then mrail_move_ask_sent() */
-    MRAIL_MOVE_ASK_RELEASE /* the lane takes work again */
-} mrail_move_ask_action_t;
+typedef enum mrail_move_request_action {
+    MRAIL_MOVE_REQUEST_WAIT,
+    MRAIL_MOVE_REQUEST_SEND,   /* send the request; call _request_sent() */
+    MRAIL_MOVE_REQUEST_RELEASE /* the lane may carry new work again */
+} mrail_move_request_action_t;
 
-/* Both functions hold the lane, unless mrail_move_ask_back() has nothing to
+/* Both functions hold the lane, unless mrail_move_request_back() has nothing to
  * undo. */
-void mrail_move_ask(mrail_move_ask_t *ask, uint32_t seq, uint16_t like,
-                    mrail_ns_t now_ns);
-void mrail_move_ask_back(mrail_move_ask_t *ask, mrail_ns_t now_ns);
+void mrail_move_request_begin(mrail_move_request_t *request, uint32_t seq,
+                              uint16_t like, mrail_ns_t now_ns);
+void mrail_move_request_back(mrail_move_request_t *request, mrail_ns_t now_ns);
 
-/* Decides how a held lane continues. is_idle: none of its READs is in flight.
- * is_same: it is still the lane that was held. */
-mrail_move_ask_action_t mrail_move_ask_next(mrail_move_ask_t *ask, int is_idle,
-                                            int is_same, mrail_ns_t now_ns);
+/* Decides how a held lane continues. is_idle is 1 if none of its READs is in
+ * flight. is_same is 1 if it is still the lane that was held. */
+mrail_move_request_action_t
+mrail_move_request_next(mrail_move_request_t *request, int is_idle, int is_same,
+                        mrail_ns_t now_ns);
 
-void mrail_move_ask_sent(mrail_move_ask_t *ask, mrail_ns_t now_ns);
+void mrail_move_request_sent(mrail_move_request_t *request, mrail_ns_t now_ns);
 
 #endif

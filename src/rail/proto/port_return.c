@@ -41,7 +41,7 @@ int mrail_port_return_probe(mrail_port_return_t *ret, mrail_ns_t now_ns)
     if (now_ns < ret->due_ns) {
         return 0;
     }
-    if (ret->is_pending) { /* it is lost */
+    if (ret->is_pending) { /* the probe is lost */
         mrail_port_return_postpone(ret, now_ns);
         return 0;
     }
@@ -65,7 +65,7 @@ void mrail_port_return_postpone(mrail_port_return_t *ret, mrail_ns_t now_ns)
 int mrail_port_return_answer(mrail_port_return_t *ret, mrail_ns_t now_ns)
 {
     if (!ret->is_pending) {
-        return 0; /* it came too late */
+        return 0; /* the answer is late */
     }
     ret->is_pending = 0;
     if (++ret->answers < MRAIL_PORT_RETURN_ANSWERS) {

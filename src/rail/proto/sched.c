@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* Returns the measured rate, or the mean of the measured lanes, or the nominal
- * rate. */
+/* Returns the measured rate. Without one, returns the mean of the measured
+ * lanes, or else the nominal rate. */
 static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
 {
     uint64_t rate = mrail_tele_window_rate(&lane->meter);
@@ -17,7 +17,7 @@ static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
     return (mean > 0) ? mean : (double)lane->nominal;
 }
 
-/* Returns the mean of the measured rates; 0 if nothing was measured. */
+/* Returns the mean of the measured rates, or 0 if no lane was measured. */
 static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
                                     unsigned count)
 {
@@ -48,8 +48,8 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
 }
 
 /* Returns the size of the lane's next chunk. `left` is the number of bytes that
- * this lane will still get. They are split into equal chunks, so that all lanes
- * finish together. */
+ * this lane will still carry. They are split into equal chunks, so that all
+ * lanes finish together. */
 static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
                                 double left, size_t limit, size_t equal_split,
                                 const mrail_sched_params_t *params)
@@ -69,8 +69,8 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     if (lane->meter.sums.count == 0) {
         target = MRAIL_SCHED_CHUNK_LOW;
     } else {
-        /* With an equal split, a part that is slightly larger than the others
-         * is not cut in two. */
+        /* With an equal split, a part that is slightly larger than the other
+         * parts remains one chunk. */
         target = rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC;
         target =
             MRAIL_MAX(target, (double)equal_split * MRAIL_SCHED_EQUAL_RATES);
@@ -124,9 +124,8 @@ static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
 }
 
 /* Returns total->scale: nonzero if the rates of all lanes are nearly equal.
- * Such lanes get equal chunks, because rates on shared rails fluctuate: if each
- * lane got one chunk in proportion to its momentary rate, some would finish
- * early. */
+ * These lanes carry equal chunks, because rates on shared rails fluctuate. With
+ * chunks in proportion to momentary rates, some lanes would finish early. */
 static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                                 unsigned count, int has_rules)
 {
@@ -168,7 +167,8 @@ static double mrail_sched_rate_of(const mrail_sched_lane_t *lane,
                               : mrail_sched_rate(lane, total->mean);
 }
 
-/* Returns the bytes that the lane took, as seconds at its nominal rate. */
+/* Returns the time for the lane's assigned bytes at its nominal rate, in
+ * seconds. */
 static double mrail_sched_taken(const mrail_sched_lane_t *lane,
                                 const mrail_sched_params_t *params)
 {
@@ -176,9 +176,9 @@ static double mrail_sched_taken(const mrail_sched_lane_t *lane,
            (double)lane->nominal;
 }
 
-/* Returns 1 if this chunk would load the lane's uplink more than the others.
- * The bound applies only if the rates are nearly equal, because a faulty lane
- * would hold back all others. */
+/* Returns 1 if the lane is more than half a chunk ahead of the lane with the
+ * fewest bytes. The bound applies only if the rates are nearly equal, because a
+ * faulty lane would otherwise hold back all other lanes. */
 static int mrail_sched_is_ahead(const mrail_sched_lane_t *lane, size_t chunk,
                                 const mrail_sched_total_t *total,
                                 const mrail_sched_params_t *params)
@@ -256,8 +256,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     if (best < 0) {
         return -1;
     }
-    /* Time to finish everything with all lanes busy. A lane that would finish
-     * later leaves the work to a faster one. If it has been idle for the time
+    /* Time to finish all work with all lanes busy. A lane that would finish
+     * later leaves the work to a faster lane. If it has been idle for the time
      * of a chunk, however, the other lanes make no progress, so it takes the
      * work. */
     all_s = work / total.rate;

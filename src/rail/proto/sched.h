@@ -2,15 +2,15 @@
  * Selects the lane of the next chunk. Pure: numbers describe the lanes, and
  * time is an argument.
  *
- * Lanes pull work: nothing is assigned to a lane before it has window space. A
+ * Lanes pull work: a lane is assigned a chunk only when its window has space. A
  * lane that finishes early thus takes over work that a slow lane has not
  * started. Near the end of the work, a slow lane stays idle if it would finish
  * last.
  *
  * With port rules, the uplink of each lane is known, and the lanes of a peer
- * load their uplinks equally. A lane takes no chunk while it is more than half
- * a chunk ahead of the lane with the fewest bytes. This bound does not apply if
- * the rates differ so much that a lane must be faulty.
+ * load their uplinks equally. A lane accepts no chunk while it is more than
+ * half a chunk ahead of the lane with the fewest bytes. This bound does not
+ * apply if the rates differ so much that a lane must be faulty.
  */
 #ifndef MRAIL_RAIL_SCHED_H
 #define MRAIL_RAIL_SCHED_H
@@ -28,15 +28,16 @@ typedef struct mrail_sched_lane {
                                 * flight */
     uint64_t refill;           /* smallest window, in bytes; see
                                 * mrail_sched_done() */
-    uint64_t taken;            /* bytes of chunks that mrail_sched_pick() gave
-                                * the lane, since the peer's lanes changed */
-    uint64_t quota_taken;      /* bytes of such chunks with a quota */
-    int usable;                /* the lane may take a chunk now */
+    uint64_t taken;            /* bytes of chunks that mrail_sched_pick()
+                                * assigned to the lane since the peer's lanes
+                                * changed */
+    uint64_t quota_taken;      /* bytes of those chunks that had a quota */
+    int usable;                /* the lane can accept a chunk now */
 } mrail_sched_lane_t;
 
 typedef struct mrail_sched_params {
-    size_t chunk;       /* bytes; 0: derived from the measured rate */
-    size_t window;      /* bytes; 0: derived from the measured rate */
+    size_t chunk;       /* bytes; 0 to derive it from the measured rate */
+    size_t window;      /* bytes; 0 to derive it from the measured rate */
     size_t equal_split; /* bytes; see mrail_sched_equal_split() */
     int alone;          /* the peer will never have another lane */
     int has_rules;      /* switches have port rules: lanes have known, equal
@@ -91,10 +92,10 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 
 /*
  * Returns the bytes of an equal part of an operation for each of `count` lanes,
- * or 0 if a lane cannot take its part in one chunk. If many operations share a
+ * or 0 if a lane cannot carry its part in one chunk. If many operations share a
  * rail, each of them is slow. If one lane finished early, the rest on another
- * lane would then take as long as the whole operation, whereas equal parts end
- * together.
+ * lane would then take as long as the whole operation, whereas equal parts
+ * finish together.
  */
 static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {

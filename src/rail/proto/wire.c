@@ -252,7 +252,7 @@ int mrail_device_addr_decode(mrail_wire_device_addr_t *addr, const void *buf,
     return 0;
 }
 
-/* Flag: ::ffff:a.b.c.d is sent as its last four bytes. */
+/* Flag: GIDs are mapped IPv4 addresses, encoded as their last four bytes. */
 #define MRAIL_ADDR_IPV4 0x80u
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 

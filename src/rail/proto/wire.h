@@ -16,8 +16,8 @@
 /* ---- data ---- */
 
 typedef enum mrail_data_type {
-    MRAIL_DATA_AM = 1,  /* an active message; takes one credit */
-    MRAIL_DATA_ACK = 2, /* ack and credit only; takes no credit */
+    MRAIL_DATA_AM = 1,  /* an active message; consumes one credit */
+    MRAIL_DATA_ACK = 2, /* ack and credit only; consumes no credit */
 } mrail_data_type_t;
 
 enum {
@@ -78,7 +78,7 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_LANE_READY = 5, /* the lane may be used */
     MRAIL_CTL_PROBE = 6,      /* liveness check over this path */
     MRAIL_CTL_PROBE_REP = 7,
-    MRAIL_CTL_EVICT = 8,      /* take the lane out of use */
+    MRAIL_CTL_EVICT = 8,      /* release the lane */
     MRAIL_CTL_CONFIRM = 9,    /* answers EVICT or FAIL: this many AMs arrived
                                * on the lane */
     MRAIL_CTL_FAIL = 10,      /* the lane has failed; close it as well */
@@ -93,13 +93,12 @@ typedef enum mrail_ctl_type {
 typedef enum mrail_ctl_reason {
     MRAIL_REASON_NONE = 0,
     MRAIL_REASON_QP_BUDGET = 1, /* MAX_QPS is reached at the sender */
-    MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer, or
-                                 * the requested lane has ended: request
-                                 * again */
-    MRAIL_REASON_NO_RAIL = 3,   /* the sender has no rail of that number, or
-                                 * no lane of that slot */
-    MRAIL_REASON_IN_USE = 4,    /* EVICT: the peer uses the lane */
-    MRAIL_REASON_WAIT = 5       /* LANE_REQ: room is being made; request
+    MRAIL_REASON_RESOURCES = 2, /* the device has no QP or buffer left, or the
+                                 * requested lane has ended: request again */
+    MRAIL_REASON_NO_RAIL = 3,   /* the sender has no rail with that number, or
+                                 * no lane with that slot */
+    MRAIL_REASON_IN_USE = 4,    /* EVICT: the sender uses the lane */
+    MRAIL_REASON_WAIT = 5       /* LANE_REQ: a QP is being freed; request
                                  * again */
 } mrail_ctl_reason_t;
 
@@ -114,7 +113,7 @@ typedef struct mrail_wire_rail {
     uint8_t mtu;        /* enum ibv_mtu */
 } mrail_wire_rail_t;
 
-#define MRAIL_MOVE_RANDOM 0xffff /* in place of a slot: a random port */
+#define MRAIL_MOVE_RANDOM 0xffff /* instead of a slot: a random port */
 
 /* Body of LANE_REQ, LANE_REP, LANE_READY, EVICT, CONFIRM, FAIL. */
 typedef struct mrail_wire_lane {
@@ -125,7 +124,8 @@ typedef struct mrail_wire_lane {
                        * send at first; EVICT: 1 if it must not be refused */
     uint8_t src_rail; /* the sender's rail */
     uint8_t dst_rail; /* the receiver's rail */
-    uint8_t max_dest_rd_atomic; /* READs that the sender's QP serves at once */
+    uint8_t max_dest_rd_atomic; /* concurrent READs that the sender's QP can
+                                 * serve */
     uint32_t qpn;               /* 24 bits */
     uint32_t psn;               /* 24 bits */
     uint32_t am_seq; /* CONFIRM of a failed lane: number of AMs that arrived
@@ -155,7 +155,7 @@ typedef struct mrail_ctl_msg {
         } path; /* PROBE, PROBE_REP, MOVE_BACK */
         struct {
             uint16_t slot;
-            uint16_t like; /* slot whose source port to take, or
+            uint16_t like; /* slot whose source port to use, or
                             * MRAIL_MOVE_RANDOM */
         } move;            /* MOVE */
     };
@@ -165,8 +165,8 @@ typedef struct mrail_ctl_msg {
 int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size);
 
 /* Returns 0. Returns -EPROTONOSUPPORT for another version, and -EPROTO if the
- * message is not ours, is truncated, or has a field out of range. *msg is valid
- * only after 0. */
+ * bytes are not a control message, are truncated, or have a field out of range.
+ * *msg is valid only if the result is 0. */
 int mrail_ctl_decode(mrail_ctl_msg_t *msg, const void *buf, size_t length);
 
 const char *mrail_ctl_type_name(unsigned type);
@@ -176,8 +176,8 @@ const char *mrail_ctl_type_name(unsigned type);
 #define MRAIL_ADDR_VERSION 3
 #define MRAIL_DEVICE_ADDR_SIZE 28
 #define MRAIL_IFACE_ADDR_SIZE 62
-/* Further rails in an address that has only mapped IPv4 addresses, and in any
- * other address. */
+/* Maximum number of further rails in an address: if all of their GIDs are
+ * mapped IPv4 addresses, and otherwise. */
 #define MRAIL_ADDR_MORE_IPV4 5
 #define MRAIL_ADDR_MORE 2
 
@@ -205,8 +205,8 @@ typedef struct mrail_wire_iface_addr {
 } mrail_wire_iface_addr_t;
 
 void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf);
-/* Encodes an address. Entries that do not fit are left out: all but
- * MRAIL_ADDR_MORE of `more`, unless all are mapped IPv4 addresses. */
+/* Encodes an address. Omits entries that do not fit: all but MRAIL_ADDR_MORE of
+ * `more`, unless all are mapped IPv4 addresses. */
 void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf);
 
 /* Decode an address. Return 0, or -EPROTONOSUPPORT with the sender's version in

@@ -1,7 +1,7 @@
 /*
- * Eviction of lanes; docs/architecture.md describes the protocol. Progress
- * threads decide whether a lane is idle, and reap it. A process that does not
- * call the library keeps its lanes until its next call.
+ * Eviction of lanes; docs/architecture.md describes the protocol. A progress
+ * thread decides whether a lane is idle, and reaps it. If the process does not
+ * call the library, the control thread does both.
  */
 #include "config.h"
 #include "rail/recovery/recovery.h"
@@ -44,14 +44,14 @@ static MRAIL_DATA int mrail_lane_has_messages(mrail_engine_t *engine,
     return mrail_list_has_lane(&lane->peer->am.hold, lane);
 }
 
-/* Returns 1 if the peer's messages would have no other lane. */
+/* Returns 1 if this is the only lane for messages to the peer. */
 static int mrail_lane_is_last(const mrail_lane_t *lane)
 {
     return (lane->am.window != 0) && (lane->peer->num_am == 1);
 }
 
-/* Returns 1 if the lane must stay in use. `reading`: bytes in flight of its own
- * last READ. */
+/* Returns 1 if the lane must stay in use. `reading` is the number of bytes in
+ * flight of the eviction's last READ. */
 static MRAIL_DATA int mrail_lane_in_use(const mrail_lane_t *lane,
                                         uint64_t reading)
 {
@@ -79,17 +79,18 @@ static int mrail_lane_has_successor(const mrail_lane_t *lane)
     return 0;
 }
 
-/* Keeps a lane that is in use. The exception is a lane that must be evicted
- * (evict_forced): it gets no new work and is drained. */
+/* Keeps a lane that is in use. A lane that must be evicted (evict_forced) is an
+ * exception: it is assigned no new work, and drains. */
 static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
 {
     if (lane->am.inflight != 0) {
-        /* A peer without messages sends no acknowledgement, so request one. */
+        /* A peer that sends no messages does not acknowledge either, so request
+         * an acknowledgement. */
         mrail_am_request_ack(lane->peer);
     }
     if (lane->evict_forced && !mrail_lane_is_last(lane)) {
-        /* As long as no other lane can take the pending work, this lane takes
-         * it. */
+        /* As long as no other lane can carry the pending work, this lane
+         * carries it. */
         mrail_lane_event(lane,
                          (mrail_lane_has_successor(lane) ||
                           (mrail_list_empty(&lane->peer->uncut) &&
@@ -104,7 +105,7 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
     if (mrail_lane_is(lane, MRAIL_LANE_REQUESTED)) {
         if (mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
                                   MRAIL_REASON_IN_USE) == -EAGAIN) {
-            return; /* no send buffer: try again at the next check */
+            return; /* no send buffer; retry at the next check */
         }
         lane->peer_refused = lane->peer_request;
     }
@@ -113,8 +114,8 @@ static MRAIL_BOTH void mrail_evict_keep(mrail_lane_t *lane)
     mrail_lane_event(lane, MRAIL_LANE_EV_KEEP, "in use");
 }
 
-/* Takes the lane out of use, or keeps it. The caller repeats the call while the
- * bit of the lane is in evict_mask. */
+/* Takes the lane out of use, or keeps it. The caller repeats the call as long
+ * as the lane's bit in evict_mask is set. */
 static MRAIL_BOTH void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -147,15 +148,15 @@ static MRAIL_BOTH void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (mrail_lane_is(lane, MRAIL_LANE_REQUESTED) &&
         (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
                                 lane->peer_request, 0) == -EAGAIN)) {
-        return; /* no send buffer: try again at the next check */
+        return; /* no send buffer; retry at the next check */
     }
     mrail_lane_event(lane, MRAIL_LANE_EV_DRAINED, "drained");
     mrail_control_thread_wake(lane->peer->engine);
 }
 
-/* Frees the lane once none of its messages is left. The peer's last messages
- * may still be in the CQ, or wait for another iface. Destroying the QP too
- * early would lose these messages and their buffers. */
+/* Frees the lane once all of its messages have been delivered. The peer's last
+ * messages may still be in the CQ, or wait for another iface. Destroying the QP
+ * too early would lose these messages and their buffers. */
 static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -170,16 +171,16 @@ static MRAIL_BOTH void mrail_evict_reap(mrail_lane_t *lane)
     /* The next large transfer requests the lane again. */
     peer->requested_slots = 1;
     __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
-    mrail_ctl_work(peer); /* the peer may have requested a new lane already */
+    mrail_ctl_work(peer); /* the peer may already have requested a new lane */
 }
 
 /* Puts a lane back into use because the peer still uses it, and sends the
- * updates that have become due meanwhile. A lane that carries no messages has
- * no credits to report, and the peer has no buffer for a reply on it. */
+ * updates that have become due in the meantime. A lane that carries no messages
+ * has no credits to report, and the peer has no buffer for a reply on it. */
 static MRAIL_BOTH void mrail_evict_restore(mrail_lane_t *lane)
 {
     lane->last_read = lane->evict_forced = 0;
-    mrail_ctl_lane_up(lane, "the peer uses it");
+    mrail_ctl_lane_up(lane, "in use by the peer");
     if (lane->am.window != 0) {
         mrail_am_add_pending_ack(lane->peer->engine, lane);
     }
@@ -195,7 +196,8 @@ static MRAIL_BOTH void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
         mrail_failover_validate(lane, now_ns);
         break;
     case MRAIL_LANE_EVICT_WANTED ... MRAIL_LANE_LEAVING_REQUESTED:
-        /* Picks up the lane first: it may just have come up. */
+        /* Update the lanes in use first, because the lane may just have come
+         * up. */
         (void)mrail_peer_num_up(peer);
         mrail_evict_leave(lane, now_ns);
         break;

@@ -2,9 +2,9 @@
  * Failover: closes a failed lane and replays the work that it did not deliver.
  * docs/failover.md describes the protocol and its invariants.
  *
- * A thread under either lock requests a failover through fail_mask. The rest
- * runs under both locks: on a progress thread or, while the process computes,
- * on the control thread.
+ * A thread that holds either lock requests a failover through fail_mask. The
+ * rest runs under both locks, on a progress thread or, while the process does
+ * not call the library, on the control thread.
  */
 #include "config.h"
 #include "rail/recovery/recovery.h"
@@ -20,12 +20,11 @@
 
 #include <errno.h>
 
-/* Time after which the completions of a QP in the error state count as
- * complete, for devices that do not report the last one. */
+/* Time after which a QP in the error state counts as drained, for devices that
+ * do not report the Last WQE Reached event. */
 #define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
 
-/* Time within which a lane on a path that failed before must complete one
- * READ. */
+/* Time within which a lane on a path that had failed must complete one READ. */
 #define MRAIL_PATH_VALIDATION_LIMIT (1 * MRAIL_NS_PER_SEC)
 
 /* Holds back new work like a fence, because it must not overtake missing data.
@@ -43,9 +42,9 @@ static MRAIL_DATA void mrail_failover_barrier(mrail_peer_t *peer)
     mrail_peer_activate(peer);
 }
 
-/* Detaches messages that wait for delivery. They are still delivered, but
- * return no credit to the lane. Until delivery, their buffers are missing from
- * the SRQ. */
+/* Detaches messages that wait for delivery. They are still delivered, but do
+ * not return credits to the lane. Until delivery, their buffers are missing
+ * from the SRQ. */
 static void mrail_failover_disown_list(const mrail_list_t *list,
                                        mrail_lane_t *lane)
 {
@@ -79,7 +78,7 @@ void mrail_failover_disown(mrail_lane_t *lane)
 void mrail_lane_stop(mrail_lane_t *lane)
 {
     if ((lane->qp == NULL) || (mrail_qp_to_error(lane->qp) == 0) ||
-        lane->rail->fatal) { /* a lost device refuses everything */
+        lane->rail->fatal) { /* all calls to a lost device fail */
         return;
     }
     mrail_warn("%s:%u: cannot move qp 0x%x to the error state; destroyed it",
@@ -94,7 +93,7 @@ static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
     mrail_peer_t *peer = lane->peer;
     uint64_t bit = 1ull << lane->slot;
     const char *cause =
-        lane->confirm_wanted ? "the peer requests it" : "failed";
+        lane->confirm_wanted ? "requested by the peer" : "failed";
 
     if (!(mrail_lane_event(lane, MRAIL_LANE_EV_BREAK, cause) &
           MRAIL_LANE_DO_EXCHANGE)) {
@@ -112,7 +111,7 @@ static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
     __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
     peer->broken_mask |= bit;
     lane->last_cqe.is_set = 0;       /* an eviction may have set it */
-    mrail_list_del(&lane->ack_list); /* a reply takes another lane */
+    mrail_list_del(&lane->ack_list); /* replies use another lane */
     mrail_lane_stop(lane);
     lane->close_ns = mrail_clock_now();
     mrail_failover_barrier(peer);
@@ -130,9 +129,10 @@ void mrail_failover_start(mrail_peer_t *peer)
     }
 }
 
-/* Abandons the requests of a lane whose device is lost or whose QP is gone. No
- * completions will come for them. The QP is destroyed first, so that the device
- * no longer reads or writes memory for the lane. */
+/* Abandons the requests of a lane whose device is lost or whose QP has been
+ * destroyed, because they will not complete. Destroys the QP first, so that the
+ * device no longer reads or writes memory for the lane. Returns 1 when this is
+ * done, and 0 if it is too early. */
 static MRAIL_BOTH int mrail_failover_abandon(mrail_lane_t *lane,
                                              mrail_ns_t now_ns)
 {
@@ -146,8 +146,8 @@ static MRAIL_BOTH int mrail_failover_abandon(mrail_lane_t *lane,
     return 1;
 }
 
-/* Returns 1 if the device has returned everything and all completions have been
- * handled. */
+/* Returns 1 if the device has returned all requests, and all completions have
+ * been handled. */
 static MRAIL_BOTH int mrail_failover_is_drained(mrail_lane_t *lane,
                                                 mrail_ns_t now_ns)
 {
@@ -174,7 +174,7 @@ static MRAIL_BOTH void mrail_failover_complete(mrail_lane_t *lane)
      * be lost until the peer has closed its end. */
     peer->am.ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
-    mrail_lane_retire(lane, MRAIL_LANE_EV_REPLAY, "both ends have closed it");
+    mrail_lane_retire(lane, MRAIL_LANE_EV_REPLAY, "closed by both ends");
     mrail_ctl_work(peer);
 }
 
@@ -183,7 +183,7 @@ static MRAIL_BOTH void mrail_failover_step(mrail_lane_t *lane,
 {
     mrail_peer_t *peer = lane->peer;
 
-    /* If no send buffer is free for the answer, the next check tries again. */
+    /* If no send buffer is free for the answer, the next check retries. */
     if ((lane->state != MRAIL_LANE_CLOSED) &&
         (lane->state != MRAIL_LANE_BOTH_CLOSED) &&
         mrail_failover_is_drained(lane, now_ns) &&
@@ -228,7 +228,7 @@ void mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns)
         lane->validation_ns = now_ns;
         mrail_stall_wake(lane->peer);
         if (mrail_failover_post_validation(lane) != 0) {
-            mrail_failover_request(lane, "it accepts no requests");
+            mrail_failover_request(lane, "its QP accepts no requests");
         }
     } else if (lane->sq_posted == lane->sq_done) {
         mrail_lane_event(lane, MRAIL_LANE_EV_VALIDATED, "a READ has completed");
@@ -256,7 +256,7 @@ void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_data_ctl_unlock(peer->engine);
     mrail_rma_finish_arrived(peer);
     if (peer->dead) {
-        return; /* a completion has ended the peer */
+        return; /* a callback has failed the peer */
     }
     mrail_am_replay(peer);
     mrail_rma_replay(peer, now_ns);

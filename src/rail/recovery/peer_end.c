@@ -1,6 +1,6 @@
 /*
- * The end of a failed peer: its QPs stop, the devices return all requests, and
- * only then do its operations fail.
+ * The end of a failed peer: stops its QPs, waits until the devices have
+ * returned all requests, and only then fails its operations.
  */
 #include "config.h"
 #include "rail/recovery/recovery.h"
@@ -32,9 +32,9 @@ void mrail_peer_release(mrail_peer_t *peer)
 }
 
 /* Drains the lanes. Returns 1 if the devices have returned all work requests,
- * and their completions have been handled. Until then, they may access the
- * memory of pending operations. A lost device returns nothing; its QPs are
- * destroyed before the operations end. */
+ * and their completions have been handled. Until then, the devices may access
+ * the memory of pending operations. A lost device does not return requests; its
+ * QPs are destroyed before the operations fail. */
 static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
 {
     int is_drained = 1, waits = 0;
@@ -46,7 +46,7 @@ static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
         is_drained &= lane->rail->fatal || (lane->qp == NULL) ||
                       (lane->sq_posted == lane->sq_done);
     }
-    /* Destroying the QPs must lose no completions. */
+    /* Destroying the QPs must not lose completions. */
     mrail_for_each_lane(lane, peer) {
         if (is_drained && (lane->qp != NULL)) {
             waits |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
@@ -64,14 +64,14 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     mrail_for_each_lane(lane, peer) {
         uint64_t bit = 1ull << lane->slot;
 
-        /* This includes a suspect lane, and a released one that is not
+        /* This includes a suspect lane, and a released lane that is not
          * drained. */
         if ((lane->qp != NULL) && (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
                                    (lane->sq_posted != lane->sq_done))) {
             peer->seen_mask |= bit;
         }
-        /* This includes the QP of a lane that is not up yet, because nothing
-         * more may arrive there. */
+        /* Include the QP of a lane that is not up yet, because no more messages
+         * may arrive there. */
         if ((lane->qp == NULL) && !(peer->seen_mask & bit)) {
             continue;
         }
@@ -90,7 +90,8 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     }
 }
 
-/* Frees the QPs for other peers. The devices have returned everything. */
+/* Releases the QPs for use by other peers. The devices must have returned all
+ * requests. */
 static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -103,13 +104,13 @@ static MRAIL_DATA void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_for_each_lane(lane, peer) {
         mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
         mrail_lane_end(lane);
-        /* A lost device has not returned these chunks, nor has a device whose
-         * QP is gone. */
+        /* These chunks are left if the device is lost or the QP was
+         * destroyed. */
         mrail_rma_abandon(lane, mrail_clock_now());
     }
     __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
     peer->seen_mask = 0;
-    peer->state = MRAIL_PEER_GONE; /* no message creates another lane */
+    peer->state = MRAIL_PEER_GONE; /* messages do not create lanes any longer */
     ++engine->num_dead;
     mrail_data_ctl_unlock(engine);
 }
@@ -169,8 +170,8 @@ static MRAIL_BOTH void mrail_peer_drop(mrail_peer_t *peer)
     mrail_peer_free(peer);
 }
 
-/* A peer that was given up gets no BYE. If it is alive, a BYE would look like a
- * regular end, whereas its own probes detect the failure. */
+/* Sends no BYE to failed peers. If a peer is alive, a BYE would look like a
+ * regular exit, whereas its own probes detect the failure. */
 void mrail_peer_reap(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;
@@ -179,8 +180,8 @@ void mrail_peer_reap(mrail_engine_t *engine)
     mrail_data_ctl_lock(engine);
     mrail_list_for_each_safe(peer, tmp, &engine->ended, mrail_peer_t, ended) {
         if (!mrail_list_empty(&peer->eps)) {
-            mrail_list_del(&peer->ended); /* freed when its last endpoint is
-                                           * gone */
+            mrail_list_del(&peer->ended); /* freed after its last endpoint is
+                                           * destroyed */
         } else if (peer->check_listed) {
             engine->reap_pending = 1; /* the next poll checks it */
         } else {

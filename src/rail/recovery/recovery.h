@@ -16,19 +16,19 @@ void mrail_failover_start(mrail_peer_t *peer) MRAIL_BOTH;
 /* Continues the failover while the peer is recovering. */
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_DATA;
 
-/* Hands undelivered messages of the lane over to the engine. They return no
- * credits, and their buffers are no longer reserved for a lane. */
+/* Detaches undelivered messages from the lane. They return no credits, and
+ * their buffers are no longer reserved for a lane. */
 void mrail_failover_disown(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* Continues the lane's path validation. */
 void mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns) MRAIL_BOTH;
 
-/* Ends the recovery: the replay is complete, or the peer is gone. */
+/* Ends the recovery, because the replay is complete or the peer has failed. */
 void mrail_failover_end(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Moves the QP to the error state, in which it sends and receives nothing. If
- * the device refuses, destroys the QP; completions already in the CQ stay
- * there. */
+/* Moves the QP to the error state, in which it neither sends nor receives. If
+ * this fails, destroys the QP; completions that are already in the CQ
+ * remain. */
 void mrail_lane_stop(mrail_lane_t *lane) MRAIL_BOTH;
 
 /* ---- Eviction of lanes that conn/qp_budget.c has chosen (evict.c) ---- */
@@ -57,16 +57,16 @@ mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine,
 
 /* ---- The end of a failed peer (peer_end.c) ---- */
 
-/* Frees a failed peer in the next progress call if its last endpoint is
- * gone. */
+/* Frees a failed peer in the next progress call if its last endpoint has been
+ * destroyed. */
 void mrail_peer_release(mrail_peer_t *peer) MRAIL_DATA;
 
-/* Frees failed peers that are unused. It must be called outside all callbacks
- * and iterations over peers, so that no caller refers to a freed peer. */
+/* Frees failed peers that are unused. Must be called outside all callbacks and
+ * iterations over peers, so that callers do not refer to a freed peer. */
 void mrail_peer_reap(mrail_engine_t *engine) MRAIL_DATA;
 
-/* Fails the peer: nothing more is sent to it. Calls no callback, so the control
- * lock may be held. */
+/* Starts the failure of the peer: stops its QPs, and marks its endpoints as
+ * failed. Calls no callbacks, so the control lock may be held. */
 void mrail_peer_start_fail(mrail_peer_t *peer, int status) MRAIL_BOTH;
 
 /* Tries to end a failed peer. Must be called until peer->dead is 2. Returns 1
@@ -74,7 +74,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status) MRAIL_BOTH;
 int mrail_peer_try_end(mrail_peer_t *peer) MRAIL_DATA;
 
 /* Fails all pending operations with `status`, after mrail_peer_try_end() has
- * returned 1. Callbacks run: the control lock must not be held. */
+ * returned 1. Calls callbacks, so the control lock must not be held. */
 void mrail_peer_fail(mrail_peer_t *peer, int status) MRAIL_DATA MRAIL_NO_CTL;
 
 #endif

@@ -2,16 +2,16 @@
  * Stall detection and keepalive; docs/failover.md describes them. They are
  * needed because a path that loses packets raises no event, and the NIC's own
  * timers may take seconds. At every tick, the control thread checks the lanes
- * of the peers that have outstanding work, and visits no other peers.
+ * of peers that have outstanding work, but does not visit other peers.
  *
  * Work on a slow path takes longer than a tick. The expected time follows from
  * the measured rate of the lane. The path becomes suspect only after a multiple
- * of that time, and its probes have that time for their answers.
+ * of that time, which is also the time limit for answers to its probes.
  *
- * A process that only waits sends nothing, so it would not detect a failure.
- * Each peer to which no request was sent for KEEPALIVE_INTERVAL therefore gets
- * a small READ. The peer's NIC answers it even if the process is computing, or
- * is stopped in a debugger.
+ * A process that only waits for messages does not send, so it would not detect
+ * a failure. The process therefore sends a small READ to each peer to which it
+ * has sent no request for KEEPALIVE_INTERVAL. The peer's NIC answers the READ
+ * even if the process is computing, or is stopped in a debugger.
  */
 #include "config.h"
 #include "rail/recovery/recovery.h"
@@ -29,15 +29,15 @@
  * flows may have joined its path. */
 #define STALL_SLOWER 4u
 
-/* Time allowed for an answer on a lane that has not completed anything yet. Its
- * path may be congested. */
+/* Time allowed for an answer on a lane whose rate has not been measured yet.
+ * Its path may be congested. */
 #define STALL_PATIENCE_NEW (100 * MRAIL_NS_PER_MS)
 
 /* Ticks without a completion after which other lanes are checked. */
 #define STALL_COMPARE 40u
 
-/* Ticks without a completion after which a lane counts as stuck if others
- * answer. */
+/* Ticks without a completion after which a lane counts as stuck if other lanes
+ * make progress. */
 #define STALL_STUCK 48u
 
 #define STALL_FRESH 8u /* ticks for which a completion counts as recent */
@@ -45,15 +45,15 @@
 /* Time since the last suspicion that resets `stalls`. */
 #define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC)
 
-#define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
-/* Maximum number of peers that get their keepalive in one call, and the time
+#define STALL_CALM 8 /* ticks without work in flight that end the checks */
+/* Maximum number of peers whose keepalive is checked in one call, and the time
  * until the next call if more are due. */
 #define STALL_KEEP_BATCH 64
 #define STALL_KEEP_PAUSE (1 * MRAIL_NS_PER_MS)
 
 /* Sends a READ after messages that stay unacknowledged, and after small PUTs,
- * which keep their send buffers until a request behind them completes. Returns
- * 1 if some of them had not yet been followed by a READ. */
+ * which keep their send buffers until a later request completes. Returns 1 if
+ * the lane has messages that no READ had followed yet, or small PUTs. */
 static MRAIL_DATA int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int is_unchanged = (lane->stall_am == lane->am.sent);
@@ -92,8 +92,8 @@ static void mrail_stall_account(mrail_lane_t *lane, int moved,
     }
 }
 
-/* Posts READs on idle lanes, which have no other completions to compare
- * with. */
+/* Posts READs on the peer's idle lanes, which otherwise have no completions to
+ * compare with. */
 static MRAIL_DATA void mrail_stall_probe_others(mrail_lane_t *lane,
                                                 mrail_ns_t now_ns)
 {
@@ -131,8 +131,8 @@ static mrail_ns_t mrail_stall_patience(const mrail_lane_t *lane)
                      MRAIL_PATH_PATIENCE_MAX);
 }
 
-/* Returns the number of ticks without a completion that the slowness of the
- * lane explains. */
+/* Returns the number of ticks without a completion that a slow lane may
+ * explain. */
 static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
 {
     return (unsigned)MRAIL_MIN(STALL_SLOWER * mrail_stall_expected(lane) /
@@ -157,10 +157,10 @@ static MRAIL_BOTH void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
     if ((lane->still >=
          MRAIL_MAX(STALL_STUCK, 2 * mrail_stall_slow_ticks(lane))) &&
         (now_ns <= peer->moved_ns + STALL_FRESH * MRAIL_STALL_TICK)) {
-        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STALLED, now_ns);
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STUCK, now_ns);
     } else if ((lane->still == lane->still_limit) ||
                ((lane->still % STALL_STILL_MAX) == 0)) {
-        /* A slow path that answers gets more time after each suspicion. */
+        /* A slow path that answers has more time after each suspicion. */
         path->stalls += ((STALL_STILL << path->stalls) < STALL_STILL_MAX);
         path->stall_ns = now_ns;
         path->patience_ns = mrail_stall_patience(lane);
@@ -170,7 +170,7 @@ static MRAIL_BOTH void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Checks one lane. Returns 1 if anything is in flight. */
+/* Checks one lane. Returns 1 if it has work in flight. */
 static MRAIL_BOTH int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
                                        mrail_ns_t elapsed_ns)
 {
@@ -273,7 +273,7 @@ mrail_ns_t mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
     return now_ns + STALL_KEEP_PAUSE;
 }
 
-/* Checks the peer's lanes. Returns 1 if they need no more checks. */
+/* Checks the peer's lanes. Returns 1 if they need no further checks. */
 static MRAIL_BOTH int mrail_stall_tick_peer(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {

@@ -22,14 +22,14 @@
 #include <pthread.h>
 
 #define MRAIL_DATA_LOCK_SHARED 1 /* permanent: several callers exist */
-/* The control thread holds or wants the lock. */
+/* The control thread holds the lock or waits for it. */
 #define MRAIL_DATA_LOCK_BORROWED 2
 
 typedef struct mrail_data_lock {
-    int busy;   /* 1: the biased thread holds the lock; only it writes this */
+    int busy;   /* 1 while the biased thread holds the lock; written by it */
     int shared; /* 0, or the reason for the mutex: MRAIL_DATA_LOCK_*; atomic */
     pthread_mutex_t mutex; /* used while `shared` is not 0 */
-    unsigned waiting;      /* number of threads that want the mutex; atomic */
+    unsigned waiting;      /* threads that wait for the mutex; atomic */
 } mrail_data_lock_t;
 
 void mrail_data_lock_init(mrail_data_lock_t *lock);
@@ -45,8 +45,8 @@ void mrail_data_lock_borrow(mrail_data_lock_t *lock) MRAIL_TAKES_DATA;
 /* Leaves the lock, after which the biased thread needs no mutex again. */
 void mrail_data_lock_give_back(mrail_data_lock_t *lock) MRAIL_GIVES_DATA;
 
-/* ThreadSanitizer does not know membarrier(2), so it gets sequential
- * consistency. */
+/* ThreadSanitizer does not know membarrier(2). Under it, accesses are
+ * sequentially consistent. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define __SANITIZE_THREAD__ 1
@@ -92,9 +92,9 @@ static inline int mrail_data_lock_is_borrowed(const mrail_data_lock_t *lock)
 }
 
 /* Returns 1 if another thread waits to enter. A mutex is not fair: a thread
- * that polls in a loop may keep retaking it for seconds before the thread that
- * it woke gets to run. A thread that only polls should therefore call this
- * function first, and yield. */
+ * that polls in a loop may retake it for seconds before the woken thread runs.
+ * A thread that only polls should therefore call this function first, and yield
+ * if it returns 1. */
 static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *lock)
 {
     return mrail_data_lock_is_shared(lock) &&

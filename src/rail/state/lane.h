@@ -1,5 +1,5 @@
 /*
- * A lane: one RC QP between two peer processes on a pair of rails, with its
+ * A lane: an RC connection between two processes over a pair of rails, with its
  * UDP source port. docs/architecture.md shows the owner of each field. The
  * control thread writes "control" fields under the control lock. "Data" fields
  * are accessed under the data-path lock.
@@ -22,11 +22,11 @@ typedef struct mrail_lane mrail_lane_t;
  * queue or to an iface's inbox. A copy in an inbox has no rail and no lane. */
 typedef struct mrail_rx {
     mrail_am_arrival_t am; /* entry of peer->am.hold or iface->inbox */
-    mrail_rail_t *rail;    /* NULL: a copy on the heap, for one inbox */
+    mrail_rail_t *rail;    /* NULL for a copy on the heap, in one inbox */
     mrail_lane_t *lane;    /* lane on which the message arrived */
     mrail_data_hdr_t *hdr;
     uint32_t length;    /* bytes after the data header */
-    uint8_t orphan;     /* the lane is gone, and no lane counts on the buffer */
+    uint8_t orphan;     /* the lane is gone, and no lane counts the buffer */
     struct ibv_sge sge; /* used by the device; filled in once */
     struct ibv_recv_wr wr;
 } mrail_rx_t;
@@ -39,8 +39,8 @@ typedef struct mrail_lane_work {
 
 /* The AMs since the last record of the trace ring; see state/record.h. */
 typedef struct mrail_lane_batch {
-    mrail_ns_t post_ns;  /* when the last AM of the batch was posted; 0: no
-                          * completion of it is requested yet */
+    mrail_ns_t post_ns;  /* when the last AM of the batch was posted; 0 if its
+                          * completion has not been requested yet */
     uint32_t sq_end;     /* lane->sq_posted after that AM */
     uint16_t am_begin;   /* lane->am.sent before the batch */
     uint16_t am_end;     /* lane->am.sent after it */
@@ -70,7 +70,7 @@ struct mrail_lane {
                                   * threads without the control lock */
     uint8_t held;                /* data: takes no chunks while the peer moves
                                   * it; see conn/move_lane.c. It may be evicted
-                                  * meanwhile, so this is no state. */
+                                  * in this time, so this is not a state. */
     uint8_t uplink_down;         /* data: takes no chunks, because the uplink of
                                   * its data is down; see
                                   * mrail_ep_set_uplinks() */
@@ -93,8 +93,8 @@ struct mrail_lane {
     mrail_list_t rail_list; /* control: entry in rail->lanes while there is a
                              * QP */
     uint16_t index;         /* index in the engine's lane table */
-    uint32_t last_qpn; /* number of the last QP, for statistics; remains when
-                        * the QP ends */
+    uint32_t last_qpn; /* number of the last QP, for statistics; remains after
+                        * the QP is destroyed */
     uint16_t slot;     /* number among the peer's lanes */
     uint16_t epoch;    /* agreed by both ends; the initiator chooses it */
     uint16_t sport;
@@ -129,19 +129,19 @@ struct mrail_lane {
     unsigned still_limit; /* value of `still` that makes the path suspect */
     uint64_t stalled_ns;  /* total time with work outstanding and no
                            * completion */
-    uint64_t idle_ns;     /* total time with nothing outstanding while
-                           * another lane worked */
+    uint64_t idle_ns;     /* total time without outstanding work while another
+                           * lane worked */
 
-    /* Flags beside the state. Each may change in several states, or outlives a
+    /* Flags besides the state. Each may change in several states, or outlives a
      * state. Owner: control, unless noted otherwise. */
-    uint8_t evict_forced; /* a peer's first lane needs the QP, so this lane must
+    uint8_t evict_forced; /* a peer's only lane needs the QP, so this lane must
                            * be evicted */
     uint8_t last_read;    /* data: the last request of an eviction is posted */
     uint8_t drained;      /* data: the last request of a QP in the error state
                            * is posted */
-    uint8_t last_wqe;     /* atomic: the device takes no more receive buffers */
+    uint8_t last_wqe;     /* atomic: the QP uses no more receive buffers */
     uint8_t confirm_wanted; /* the peer's FAIL awaits an answer */
-    uint8_t greeted;        /* HELLO was sent, LANE_REQ must still follow it */
+    uint8_t greeted;        /* HELLO was sent, and LANE_REQ must follow it */
 
     /* failover; see recovery/failover.c */
     mrail_list_t flying; /* data: mrail_chunk_t in flight */
@@ -159,7 +159,7 @@ struct mrail_lane {
     uint32_t peer_request; /* control: sequence number of the peer's EVICT
                             * or FAIL */
     uint32_t peer_refused; /* control: sequence number of the last EVICT
-                            * that was refused; 0: none was */
+                            * that was refused; 0 if none was */
 };
 
 /* Returns 1 if the state of the lane has a property (proto/lane_state.h). */

@@ -9,7 +9,7 @@
 struct mrail_mem {
     mrail_engine_t *engine;
     uint16_t generation; /* differs when an address is registered again */
-    uint64_t buffer_id;  /* buffer id of device memory; 0: host memory */
+    uint64_t buffer_id;  /* buffer id of device memory; 0 for host memory */
     struct ibv_mr *mr[MRAIL_MAX_RAILS];
 };
 

@@ -1,7 +1,7 @@
 /*
  * Work in flight: active messages and small PUTs (mrail_tx_t), other RMA
  * operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and fences
- * (mrail_flush_t). All of it is protected by the data-path lock.
+ * (mrail_flush_t). The data-path lock protects all of them.
  */
 #ifndef MRAIL_RAIL_STATE_OP_H
 #define MRAIL_RAIL_STATE_OP_H
@@ -20,8 +20,8 @@ typedef enum mrail_done_kind {
 typedef struct mrail_done {
     mrail_list_t list; /* iface->done */
     mrail_iface_t *iface;
-    void *comp;     /* NULL: the caller wants no callback */
-    uint64_t ep_id; /* endpoint that waits for the completion; 0: none */
+    void *comp;     /* NULL if the caller needs no callback */
+    uint64_t ep_id; /* endpoint that waits for the completion; 0 if none */
     int status;
     mrail_done_kind_t kind;
 } mrail_done_t;
@@ -30,10 +30,10 @@ typedef struct mrail_done {
 typedef struct mrail_put {
     uint64_t id; /* same number as mrail_op_t.id */
     uint64_t remote_address;
-    uint64_t ep_id; /* 0: the PUT is not replayed, because it was refused or its
-                     * endpoint was cancelled */
+    uint64_t ep_id;    /* 0 if the PUT must not be replayed, because it was
+                     * rejected or its endpoint was cancelled */
     uint32_t sq_end;   /* lane->sq_posted after this PUT */
-    uint16_t iface;    /* id of its iface, which may be gone */
+    uint16_t iface;    /* id of its iface, which may have been destroyed */
     mrail_rkey_t rkey; /* copy: the caller may release its key */
 } mrail_put_t;
 
@@ -69,7 +69,7 @@ typedef struct mrail_op {
     mrail_peer_t *peer;
     uint64_t id;
     mrail_op_kind_t kind;
-    int status;       /* 0, or -EIO: a device permanently refused a part */
+    int status;       /* 0, or -EIO if a device permanently rejected a part */
     int whole;        /* one lane carries the whole operation */
     int cancelled;    /* the operation ends once the devices have returned its
                        * chunks */
@@ -78,18 +78,18 @@ typedef struct mrail_op {
     unsigned iov_count;
     mrail_cursor_t cursor;     /* position of the first byte not posted */
     uint64_t remote_address;   /* address of the first byte */
-    struct mrail_flush *flush; /* the flush that waits for this READ; NULL:
-                                * none */
+    struct mrail_flush *flush; /* the flush that waits for this READ, or
+                                * NULL */
     const mrail_rkey_t *rkey;
-    mrail_quota_t *quota; /* NULL: there is none */
-    int ignores_quota;    /* the lanes take bytes as they have room */
+    mrail_quota_t *quota; /* NULL if there is none */
+    int ignores_quota;    /* the lanes pull bytes as their windows allow */
     mrail_tx_t *bounce;   /* buffer of the bcopy forms */
     mrail_unpack_func_t unpack;
     void *unpack_arg;
     size_t length;
     mrail_iov_t iov[MRAIL_MAX_IOV];
-    mrail_rkey_t own_rkey; /* copy of the key, for a buffered form that has
-                            * to wait */
+    mrail_rkey_t own_rkey; /* copy of the key, for a buffered form that must
+                            * wait */
 } mrail_op_t;
 
 /* Clears the operation, except for the arrays at its end. */
@@ -141,8 +141,8 @@ typedef struct mrail_flush {
     unsigned reads;  /* visibility READs in flight */
     uint32_t am_seq;
     uint64_t op_id;
-    mrail_ns_t poll_ns; /* time of the next POLL to the peer; 0: not waiting
-                         * yet */
+    mrail_ns_t poll_ns; /* time of the next POLL to the peer; 0 if it does not
+                         * wait yet */
     unsigned num_polls; /* POLLs sent; selects the rail pair of the next one */
     mrail_flush_group_t *group; /* NULL for a fence */
 } mrail_flush_t;

@@ -3,9 +3,9 @@
  * Endpoints of all ifaces share it.
  *
  * A progress call frees the peer with its lanes and address handles. Before
- * that, the peer must have left or been given up, its last endpoint must be
- * gone, and the devices must have returned all requests. The engine remembers
- * its id, because datagrams may arrive late.
+ * that, the peer must have shut down or failed, its last endpoint must have
+ * been destroyed, and the devices must have returned all requests. The engine
+ * remembers its id, because datagrams may arrive late.
  */
 #ifndef MRAIL_RAIL_STATE_PEER_H
 #define MRAIL_RAIL_STATE_PEER_H
@@ -18,21 +18,21 @@
 #include "rail/proto/pairing.h"
 #include "rail/state/mem.h"
 
-/* Visits the lanes of the peer, as `_lane`. `break` does not end it. */
+/* Visits the lanes of the peer, as `_lane`. `break` acts like `continue`. */
 #define mrail_for_each_lane(_lane, _peer)                                      \
     for (unsigned _i = 0; _i < (_peer)->slot_limit; ++_i)                      \
         for (mrail_lane_t *_lane = mrail_peer_lane(_peer, _i); _lane != NULL;  \
              _lane = NULL)
 
-/* Visits the slots of the mask, as `_slot`. `break` does not end it. */
+/* Visits the slots of the mask, as `_slot`. `break` acts like `continue`. */
 #define mrail_for_each_slot(_slot, _mask)                                      \
     for (uint64_t _left = (_mask); _left != 0; _left &= _left - 1)             \
         for (unsigned _slot = (unsigned)__builtin_ctzll(_left), _go = 1; _go;  \
              _go = 0)
 
 typedef enum mrail_peer_state {
-    MRAIL_PEER_NEW,   /* nothing was sent yet */
-    MRAIL_PEER_HELLO, /* HELLO was sent; HELLO_REP is missing */
+    MRAIL_PEER_NEW,   /* no message was sent yet */
+    MRAIL_PEER_HELLO, /* HELLO was sent; HELLO_REP is awaited */
     MRAIL_PEER_KNOWN, /* rails are known; lanes may be requested */
     MRAIL_PEER_GONE   /* the peer sent BYE, or was given up */
 } mrail_peer_state_t;
@@ -47,7 +47,7 @@ typedef struct mrail_prev_epoch {
 
 /* An address handle for datagrams, and the UDP source port that it selects. */
 typedef struct mrail_handle {
-    struct ibv_ah *ah; /* NULL: none */
+    struct ibv_ah *ah; /* NULL if none */
     uint16_t sport;
 } mrail_handle_t;
 
@@ -65,17 +65,18 @@ typedef struct mrail_path {
                                          * unanswered probes */
     uint8_t num_probes;                 /* number of entries in `probes` */
     uint8_t blocked;     /* the next probe waits for a send buffer */
-    uint16_t sport;      /* UDP source port of the path's last lane; 0:
+    uint16_t sport;      /* UDP source port of the path's last lane; 0 if
                           * there was none */
     unsigned turn;       /* number of times that `sport` was replaced; see
                           * mrail_path_next_port() */
     uint32_t return_seq; /* number of the unanswered probe from the path's own
-                          * port; 0: there is none */
+                          * port; 0 if there is none */
     mrail_port_return_t port_return; /* when the path returns to its own port */
-    uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer; 0: none */
+    uint32_t move_seq;      /* newest MOVE or MOVE_BACK of the peer, or 0 */
     mrail_handle_t handle;  /* handle for probes */
     unsigned handle_pair;   /* rail pair of `handle` */
-    unsigned stalls;        /* stalls that an answer disproved */
+    unsigned stalls;        /* recent stalls; each one allows more ticks before
+                             * the next suspicion */
     mrail_ns_t stall_ns;    /* time of the last stall */
     mrail_ns_t patience_ns; /* time allowed for an answer on a path that is
                              * slow but works; see recovery/stall_detect.c */
@@ -112,7 +113,7 @@ struct mrail_peer {
 
     /* ---- control: under the control lock ---- */
     mrail_peer_state_t state;
-    unsigned num_boots;  /* 0: no address is known */
+    unsigned num_boots;  /* 0 if no address is known */
     mrail_boot_t *boots; /* [num_boots]; NULL once the rails are known */
     uint8_t gid[16];     /* GID of the first rail in the peer's address */
     unsigned num_rails;
@@ -121,16 +122,16 @@ struct mrail_peer {
     unsigned num_pairs;
     mrail_rail_pair_t *pairs;     /* [num_pairs] */
     mrail_handle_t *pair_handles; /* [num_pairs] */
-    void *tables;                 /* NULL: the rails are not known yet */
+    void *tables;                 /* NULL if the rails are not known yet */
     size_t table_bytes;
-    uint64_t bye_mask;  /* pairs over which BYE must still be sent, counted
+    uint64_t bye_mask;   /* pairs over which BYE must still be sent, counted
                          * from the base */
-    unsigned base;      /* rail pair of slot 0 */
-    int based;          /* both ends agree on `base`, because a lane was up */
-    unsigned num_slots; /* total number of lanes to request; 0: not known yet */
-    unsigned slot_limit; /* the arrays have entries for the slots below this;
-                          * the peer gets no lanes beyond */
-    unsigned requested_slots; /* 0, 1 or num_slots */
+    unsigned base;       /* rail pair of slot 0 */
+    int based;           /* both ends agree on `base`, because a lane was up */
+    unsigned num_slots;  /* total number of lanes to request; 0 if unknown */
+    unsigned slot_limit; /* number of slots; the arrays have one entry for
+                          * each */
+    unsigned requested_slots; /* lanes of the slots below this are requested */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
     uint64_t no_room_mask;    /* slots that must not be requested before
@@ -144,17 +145,17 @@ struct mrail_peer {
     mrail_ns_t answer_ns;            /* time of the last answered probe */
     mrail_ns_t compare_ns;           /* time when all paths were last probed */
     uint32_t compare_request;        /* sequence number of an unanswered probe
-                                      * that takes no path; 0: none */
+                                      * that tests no path; 0 if none */
     unsigned compare_turn;           /* selects its source port */
     mrail_ns_t moved_ns;             /* time when a lane last made progress */
-    mrail_ns_t unreachable_ns; /* time since which no lane has been usable; 0:
+    mrail_ns_t unreachable_ns; /* time since which no lane has been usable; 0 if
                                 * one is usable, or none was requested yet */
     uint64_t kept_posted;    /* work requests of all lanes at the last keepalive
                            * check */
     mrail_list_t keepalive;  /* entry in engine->keepalives */
     mrail_ns_t keepalive_ns; /* time of the next keepalive check */
-    unsigned reply_way;      /* pair that leads back to the sender of the
-                           * message being handled */
+    unsigned reply_way;      /* pair that leads to the sender of the message
+                              * being handled */
     unsigned reply_turn; /* number of repeated requests of the peer; each one
                           * suggests that the reply was lost */
     /* The highest sequence numbers of the peer's requests [0] and of its
@@ -166,7 +167,7 @@ struct mrail_peer {
     /* Reason for the last repeat, while no lane is up. */
     const char *reconnect_cause;
     mrail_ns_t retry_ns;
-    struct mrail_moves *moves; /* see conn/move_lane.c; NULL: not needed yet */
+    struct mrail_moves *moves; /* see conn/move_decide.c; NULL until needed */
     mrail_list_t work;         /* entry in engine->work */
     mrail_heap_node_t timer;   /* entry in engine->timers */
     mrail_list_t blocked;      /* entry in engine->blocked */
@@ -176,7 +177,7 @@ struct mrail_peer {
     uint32_t request;
     unsigned tries;
     mrail_ns_t deadline_ns;
-    unsigned probe_tries;   /* 0: no probe is pending */
+    unsigned probe_tries;   /* 0 if no probe is pending */
     uint32_t probe_request; /* sequence number of the last probe */
     mrail_ns_t probe_ns;
 
@@ -203,8 +204,8 @@ struct mrail_peer {
     uint32_t rails_used; /* local rails on which a lane was up, as bits */
     mrail_lane_t **up;   /* [slot_limit]: lanes in use, AM lanes first */
     mrail_sched_lane_t **sched;    /* [slot_limit]: &up[i]->sched */
-    struct mrail_uplinks *uplinks; /* capacities; NULL: unknown */
-    int connect_wanted;            /* the first lane was requested */
+    struct mrail_uplinks *uplinks; /* capacities; NULL if unknown */
+    int connect_wanted;            /* a first lane was requested */
     uint64_t dirty_mask;     /* slots with WRITEs that no READ follows yet */
     uint64_t reading_mask;   /* slots, in use or not, with visibility READs
                                  * in flight */
@@ -219,34 +220,34 @@ struct mrail_peer {
                               * without the control lock */
     /* Number of lanes with chunks in flight, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
-    int dead; /* 1: failing, while the devices hold requests; 2: failed */
+    int dead; /* 1 while it fails and the devices hold requests; 2: failed */
     mrail_list_t eps;
-    mrail_list_t ended; /* entry in engine->ended while the peer may no longer
-                         * be in use */
+    mrail_list_t ended; /* entry in engine->ended while the peer is possibly
+                         * unused */
 
     int stall_checking;       /* the peer is in engine->stalling */
-    unsigned quiescent_ticks; /* consecutive checks with nothing in flight */
+    unsigned quiescent_ticks; /* consecutive checks without work in flight */
     mrail_list_t stalling;    /* entry in engine->stalling */
-    mrail_ns_t stall_ns;      /* time of the last check; 0: there was none */
+    mrail_ns_t stall_ns;      /* time of the last check; 0 if there was none */
 
     mrail_am_stream_t am; /* active messages in both directions */
-    uint32_t am_spread;   /* smallest length in bytes of an AM that may leave
-                           * the first lane */
+    uint32_t am_spread;   /* smallest length in bytes of an AM that may use
+                           * another lane than the primary lane */
 
     uint64_t op_next;   /* id of the next RMA operation, starting at 1 */
     mrail_list_t ops;   /* incomplete mrail_op_t, by id */
     mrail_list_t uncut; /* operations with bytes not posted yet */
     size_t uncut_bytes; /* sum of the unposted bytes in `uncut` */
-    mrail_ns_t pump_ns; /* no lane has room before this time, unless a chunk
-                         * completes; see mrail_rma_poll() */
+    mrail_ns_t pump_ns; /* no lane can accept a chunk before this time, unless
+                         * one completes; see mrail_rma_poll() */
     uint8_t fair_share_class; /* class in fair_share[fair_share_direction] */
     uint8_t fair_share_direction;
     unsigned fair_share_period; /* period for which the class is valid */
     /* Flushes and fences (mrail_flush_t), in order. */
     mrail_list_t flushes_pending;
-    unsigned num_fences;        /* pending fences: nothing may be posted */
-    mrail_lane_t *ordered_lane; /* messages may pass a fence on this lane;
-                                 * NULL: on none */
+    unsigned num_fences;        /* pending fences, which block new posts */
+    mrail_lane_t *ordered_lane; /* lane on which messages may pass a fence, or
+                                 * NULL */
     int ordered_lane_closed;    /* messages must not pass on the ordered lane
                                  * either */
     mrail_list_t active; /* entry in engine->active while progress must visit
@@ -265,7 +266,7 @@ static inline unsigned mrail_peer_pair(const mrail_peer_t *peer, unsigned slot)
     return (peer->base + slot) % peer->num_pairs;
 }
 
-/* Takes a slot out of up_mask until a new lane is up. */
+/* Removes a slot from up_mask until a new lane is up. */
 static inline void mrail_peer_clear_up(mrail_peer_t *peer, uint64_t bit)
 {
     __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
@@ -280,8 +281,8 @@ static inline int mrail_peer_lane_is(const mrail_peer_t *peer, unsigned slot,
            mrail_lane_is(peer->lanes[slot], property);
 }
 
-/* Returns the lane, or NULL if the slot has had none. The control thread may
- * create a lane at any time; its state says whether it is in use. */
+/* Returns the lane, or NULL if the slot has none. The control thread may create
+ * a lane at any time; the state of the lane shows whether it is in use. */
 static inline mrail_lane_t *mrail_peer_lane(const mrail_peer_t *peer,
                                             unsigned slot)
 {

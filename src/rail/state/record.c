@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Starts a batch after the messages that were not recorded. If the last message
- * of a batch is outstanding, that batch is complete. */
+/* Starts a batch after the messages that were not recorded. A batch whose last
+ * message is outstanding is closed, and remains. */
 static void record_skip(mrail_lane_t *lane)
 {
     if (lane->batch.post_ns == 0) {

@@ -1,7 +1,7 @@
 /*
  * Records of the trace ring (telemetry/ring.h): one for each chunk, and one for
  * each batch of active messages of a lane. Data-path lock held. All functions
- * return at once if there is no ring, or if recording is off.
+ * return immediately if there is no ring, or if recording is off.
  *
  * Most active messages have no completion of their own, so a batch ends with a
  * message whose completion the lane requests anyway. While this completion is
@@ -15,8 +15,9 @@
 _Static_assert(((int)MRAIL_RING_PUT == (int)MRAIL_OP_PUT) &&
                    ((int)MRAIL_RING_GET == (int)MRAIL_OP_GET) &&
                    ((int)MRAIL_RING_READ == (int)MRAIL_OP_VISIBLE),
-               "the kind of an operation is the kind of its records");
-_Static_assert(MRAIL_MAX_SLOTS <= MRAIL_RING_LANES, "lanes of a record");
+               "kinds of operations must equal kinds of records");
+_Static_assert(MRAIL_MAX_SLOTS <= MRAIL_RING_LANES,
+               "a record must be able to hold any lane number");
 
 static inline int mrail_record_is_on(const mrail_engine_t *engine)
 {

@@ -5,7 +5,7 @@
 
 #include "rail/state/engine.h"
 
-/* Starts stall detection for the peer, because something was sent. Data-path
+/* Starts stall detection for the peer, because it has work in flight. Data-path
  * lock held. */
 void mrail_stall_begin(mrail_peer_t *peer);
 
@@ -26,7 +26,8 @@ void mrail_wakeup_signal(mrail_iface_t *iface);
 /* Signals all ifaces that are armed for at least the events of `least`. */
 void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
 
-/* Makes the control thread check its work at once. Any thread may call it. */
+/* Makes the control thread check its work immediately. Any thread may call
+ * it. */
 void mrail_control_thread_wake(mrail_engine_t *engine);
 
 #endif

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A handle that its owner has released. It is destroyed later, because a device
- * may look it up when it sends. */
+/* A handle that its owner has released. It is destroyed later, because the
+ * device may read the handle when it sends a posted datagram. */
 typedef struct mrail_dead_ah {
     struct mrail_dead_ah *next;
     struct ibv_ah *ah;
@@ -38,7 +38,7 @@ void mrail_rail_destroy_ah(mrail_rail_t *rail, struct ibv_ah *ah)
     if (rail->ud_tx_pending != 0) {
         dead = malloc(sizeof(*dead));
     }
-    if (dead == NULL) { /* not in use, or no memory to defer its destruction */
+    if (dead == NULL) { /* not in use, or no memory to defer the destruction */
         ibv_destroy_ah(ah);
         return;
     }

@@ -1,4 +1,5 @@
-/* Finds the ports that can be rails, and reports why other ports cannot be. */
+/* Finds the ports that can be rails, and reports the reasons for rejecting
+ * other ports. */
 #include "config.h"
 #include "rail/mrail.h"
 
@@ -24,8 +25,8 @@ typedef struct mrail_discovery {
     const mrail_config_t *config;
     mrail_rail_func_t func;
     void *arg;
-    char *names;          /* copy of config->devices, cut at commas */
-    const char *want[64]; /* entries of the list; none: all ports */
+    char *names;          /* copy of config->devices, split at commas */
+    const char *want[64]; /* entries of the list; if empty, all ports */
     int seen[64];
     unsigned num_requested;
     unsigned num_selected;
@@ -79,8 +80,9 @@ int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
     return -1;
 }
 
-/* Returns the configured index, or that of the first IPv4 GID, or that of the
- * first IPv6 GID. Returns -1 if there is none. */
+/* Returns the configured index. If none is configured, returns the index of the
+ * first IPv4 GID, or else of the first IPv6 GID. Returns -1 if there is no
+ * routable RoCEv2 GID. */
 static int mrail_gid_find(struct ibv_context *ctx, unsigned port,
                           int table_length, int configured,
                           struct ibv_gid_entry *entry)
@@ -107,8 +109,8 @@ static int mrail_gid_find(struct ibv_context *ctx, unsigned port,
     return found;
 }
 
-/* Returns the prefix length of the interface with this IPv4 address; 0: not
- * found. */
+/* Returns the prefix length of the interface with this IPv4 address, or 0 if
+ * there is none. */
 static unsigned mrail_netmask_bits(uint32_t address)
 {
     struct ifaddrs *list, *ifa;
@@ -172,8 +174,8 @@ const char *mrail_discovery_nic_index(const mrail_config_t *config,
     if ((configured < 0) && (config->uplinks != MRAIL_SIZE_AUTO) &&
         (!mrail_gid_is_ipv4(attr->gid) ||
          (attr->subnet_bits >= POINT_TO_POINT_BITS))) {
-        return "port rules need a NIC index, and its address has none: set "
-               "UCX_MRAIL_NIC_INDEX";
+        return "port rules need a NIC index, which its address does not "
+               "provide: set UCX_MRAIL_NIC_INDEX";
     }
     attr->nic_index = (configured >= 0) ? (unsigned)configured : host;
     return NULL;
@@ -248,7 +250,7 @@ static int mrail_discovery_wanted(mrail_discovery_t *discovery,
     return wanted;
 }
 
-/* Returns 1 if the device supports dma-bufs. Only such devices check the
+/* Returns 1 if the device supports dma-bufs. Only devices that do check the
  * descriptor, and report that -1 is invalid. */
 static int mrail_has_dmabuf(struct ibv_context *ctx)
 {
@@ -278,10 +280,11 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
     if (ibv_query_port(ctx, (uint8_t)attr->port, &port) != 0) {
         return "the port cannot be queried";
     }
-    /* A port has two rates. The first is constant and equal for all ports of a
-     * kind; the scheduler uses it, and so does UCX's bandwidth estimate, from
-     * which UCX derives protocol thresholds. The second is the rate that the
-     * port currently reports, which the planner uses. */
+    /* A port has two rates. The first follows from the link's width and speed
+     * when the rail is opened, and is equal for all ports of a kind. The
+     * scheduler uses it, and UCX derives protocol thresholds from it. The
+     * second is the rate that the port currently reports, which the planner
+     * uses. */
     attr->rate_bps = mrail_port_rate(&port);
     attr->speed_bps = mrail_discovery_speed(ctx, attr->port);
     attr->mtu = 128u << port.active_mtu;
@@ -296,7 +299,8 @@ static const char *mrail_discovery_check(mrail_discovery_t *discovery,
     if (attr->gid_index < 0) {
         attr->bad_parameter = (discovery->config->gid_index >= 0);
         return attr->bad_parameter
-                   ? "UCX_MRAIL_GID_INDEX is not a routable RoCEv2 GID there"
+                   ? "UCX_MRAIL_GID_INDEX is not the index of a routable "
+                     "RoCEv2 GID"
                    : "the port has no routable RoCEv2 GID";
     }
     memcpy(attr->gid, entry.gid.raw, sizeof(attr->gid));
@@ -330,7 +334,7 @@ static void mrail_discovery_port(mrail_discovery_t *discovery,
         if (!wanted) {
             reason = "not in UCX_MRAIL_DEVICES";
         } else if (discovery->num_selected >= MRAIL_MAX_RAILS) {
-            reason = "more rails than an engine can have";
+            reason = "more rails than an engine supports";
         }
     } else if (wanted && (discovery->num_requested != 0)) {
         mrail_error("UCX_MRAIL_DEVICES: %s:%u cannot be a rail: %s",
@@ -385,7 +389,7 @@ static int mrail_discovery_parse(mrail_discovery_t *discovery)
     for (name = strtok_r(discovery->names, ", ", &save); name != NULL;
          name = strtok_r(NULL, ", ", &save)) {
         if (discovery->num_requested == MRAIL_ARRAY_SIZE(discovery->want)) {
-            mrail_error("UCX_MRAIL_DEVICES: more than %zu entries",
+            mrail_error("UCX_MRAIL_DEVICES has more than %zu entries",
                         MRAIL_ARRAY_SIZE(discovery->want));
             return -EINVAL;
         }
@@ -414,8 +418,8 @@ static int mrail_discovery_check_seen(const mrail_discovery_t *discovery,
                                      (k == 0) ? "" : ", ",
                                      ibv_get_device_name(devices[k]));
         }
-        mrail_error("UCX_MRAIL_DEVICES: there is no port '%s'; devices here: "
-                    "%s",
+        mrail_error("UCX_MRAIL_DEVICES: there is no port '%s'; devices of this "
+                    "host: %s",
                     discovery->want[i], have);
         return -EINVAL;
     }
@@ -432,8 +436,8 @@ static void mrail_discovery_check_nic_index(const mrail_discovery_t *discovery)
     (void)mrail_config_nic_index(discovery->config, 0, "", 0, &num);
     if ((num > 1) && (num > discovery->num_selected) &&
         !__atomic_exchange_n(&is_warned, 1, __ATOMIC_RELAXED)) {
-        mrail_warn("UCX_MRAIL_NIC_INDEX has %u numbers for %u rails: if a port "
-                   "is down, numbers belong to the wrong rails; name the "
+        mrail_warn("UCX_MRAIL_NIC_INDEX has %u numbers for %u rails; if a port "
+                   "is down, later numbers apply to the wrong rails; name the "
                    "devices, as in mlx5_0=4,mlx5_1=5",
                    num, discovery->num_selected);
     }

@@ -77,7 +77,7 @@ static void find_driver(struct ibv_context *ctx, const char *device,
 /* ---- The sample QP ---- */
 
 typedef struct sample {
-    mrail_rail_t rail; /* without an SRQ and a control channel */
+    mrail_rail_t rail; /* without SRQ and control channel */
     const uint8_t *gid;
 } sample_t;
 
@@ -133,7 +133,7 @@ static struct ibv_qp *sample_connect(sample_t *sample, uint32_t label)
     return qp;
 }
 
-/* Returns the flow label that the device has stored; 0: none. */
+/* Returns the flow label that the device has stored, or 0 if it stores none. */
 static uint32_t stored_label(struct ibv_qp *qp)
 {
     struct ibv_qp_init_attr init;

@@ -273,7 +273,7 @@ int mrail_rail_find_gid(mrail_rail_t *rail)
     index = mrail_discovery_find_gid(rail->ctx, rail->attr.port,
                                      port.gid_tbl_len, rail->attr.gid);
     if ((index < 0) || (index == rail->attr.gid_index)) {
-        return 0; /* the event may be on its way */
+        return 0; /* a GID change event may follow */
     }
     mrail_debug("%s:%u: the GID has moved from index %d to %d",
                 rail->attr.device, rail->attr.port, rail->attr.gid_index,
@@ -282,10 +282,10 @@ int mrail_rail_find_gid(mrail_rail_t *rail)
     return 1;
 }
 
-/* A fork()ed child must not take over pages that a device accesses. Kernels
- * before 5.12 need this call before any registration, and the environment
- * variable if huge pages are registered. Later kernels need neither. Source:
- * ibv_fork_init(3). */
+/* Copy-on-write after fork() must not replace pages that a device accesses.
+ * Kernels before 5.12 need this call before any registration, and the
+ * environment variable if huge pages are registered. Later kernels need
+ * neither. Source: ibv_fork_init(3). */
 void mrail_rail_allow_fork(void)
 {
     int ret;
@@ -293,7 +293,7 @@ void mrail_rail_allow_fork(void)
     (void)setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
     ret = ibv_fork_init();
     if (ret != 0) {
-        mrail_debug("fork() is not safe from now on: %s", strerror(ret));
+        mrail_debug("fork() is not safe in this process: %s", strerror(ret));
     }
 }
 

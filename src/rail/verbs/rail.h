@@ -2,8 +2,8 @@
  * A rail: an open port of a verbs device, with the resources that its lanes
  * share (PD, CQ, SRQ) and the UD QP of the control channel.
  *
- * The data-path lock protects the CQ and the SRQ. The control lock protects
- * the UD QP, its CQ and the address handles.
+ * The data-path lock protects the CQ. The control lock protects the UD QP, its
+ * CQ and the address handles. Posts to the SRQ require either lock.
  */
 #ifndef MRAIL_RAIL_VERBS_RAIL_H
 #define MRAIL_RAIL_VERBS_RAIL_H
@@ -20,7 +20,7 @@
 #define MRAIL_UD_GRH 40 /* bytes before every received datagram */
 #define MRAIL_UD_RX 256 /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64  /* send buffers of the control channel */
-/* Number of completions polled at once from the control channel. */
+/* Number of completions polled in one call from the control channel. */
 #define MRAIL_UD_BATCH 16
 #define MRAIL_POLL_BATCH 16
 
@@ -31,19 +31,19 @@ typedef enum mrail_flow {
     MRAIL_FLOWS
 } mrail_flow_t;
 
-/* Memory for receive buffers that is allocated and registered at once. */
+/* Memory for receive buffers, allocated and registered as one unit. */
 typedef struct mrail_rx_block {
     struct mrail_rx_block *next;
     struct ibv_mr *mr;
     void *base;
     size_t size; /* bytes */
-    size_t used; /* bytes that are buffers */
+    size_t used; /* bytes already divided into buffers */
 } mrail_rx_block_t;
 
 /* A received datagram that waits for its handler. */
 typedef struct mrail_ud_recv {
     uint32_t slot;   /* slot of its receive buffer */
-    uint32_t length; /* bytes, with the GRH */
+    uint32_t length; /* bytes, including the GRH */
 } mrail_ud_recv_t;
 
 /* A position in the stream of completions of a CQ; see
@@ -69,27 +69,27 @@ typedef struct mrail_rail {
     unsigned srq_short;    /* credits without a buffer, because the sum of
                             * the windows exceeds the SRQ; control lock,
                             * atomic for readers without it */
-    unsigned srq_back;     /* atomic: returned buffers to be added to
+    unsigned srq_back;     /* atomic: returned buffers that must be added to
                             * srq_spare */
-    mrail_rx_block_t *blocks; /* all blocks, the newest first; a device cannot
+    mrail_rx_block_t *blocks; /* all blocks, newest first; a device cannot
                                * return buffers from an SRQ; control lock */
     size_t rx_bytes;          /* sum of their sizes */
     /* The port reports that it is down; control lock, atomic for readers
      * without it. */
     int port_down;
-    /* The device is lost for good; control lock, atomic for readers without
+    /* The device is permanently lost; control lock, atomic for readers without
      * it. */
     int fatal;
     /* Outages; see conn/rail_error.c. Control lock. */
-    int outage;              /* the rail carries nothing */
+    int outage;              /* the rail no longer carries traffic */
     mrail_ns_t outage_ns;    /* time at which an outage begins if the port stays
-                              * down; 0: the port is up, or there is an
-                              * outage */
-    unsigned num_retired;    /* paths to different peers retired since anything
-                              * last got through */
-    mrail_ns_t alive_ns;     /* time when something last got through */
-    mrail_ns_t sample_ns;    /* time when a sample of paths was probed; 0: no
-                              * sample since anything last got through */
+                              * down; 0 if the port is up or an outage has
+                              * begun */
+    unsigned num_retired;    /* paths to different peers retired since the rail
+                              * last carried traffic */
+    mrail_ns_t alive_ns;     /* time when the rail last carried traffic */
+    mrail_ns_t sample_ns;    /* time of the last sample probe; 0 if none since
+                              * the rail last carried traffic */
     unsigned num_visited;    /* lanes visited in search of a sample */
     unsigned num_unnotified; /* lanes not yet notified of the outage */
     unsigned num_probers;    /* paths that probe for the end of the outage */
@@ -99,8 +99,8 @@ typedef struct mrail_rail {
     /* Capacity of the port; engine_lock; `attr` holds the first value. */
     uint64_t speed_bps;
     mrail_ns_t speed_ns; /* time of the last query of speed_bps; engine_lock */
-    int no_qp_warned;    /* control: the user was warned that a lane got no
-                          * QP or receive buffer */
+    int no_qp_warned;    /* control: the user was warned that a QP or its
+                          * receive buffers cannot be created */
     int has_lanes;       /* atomic: completions are possible */
     int cq_failed;       /* atomic: a completion queue cannot be polled */
     int failing;         /* atomic: the user was warned of a failed lane, and
@@ -127,8 +127,8 @@ typedef struct mrail_rail {
     unsigned max_chunks;    /* data: limit of num_chunks that keeps the CQ
                              * from overflowing */
     unsigned max_rd_atomic; /* READs that a QP may have in flight */
-    unsigned max_dest_rd_atomic; /* READs from the peer that a QP serves at
-                                  * once */
+    unsigned max_dest_rd_atomic; /* concurrent READs of the peer that a QP can
+                                  * serve */
     enum ibv_mtu mtu;
 
     /* 8 bytes that peers READ for a flush, and 8 bytes that local READs
@@ -146,10 +146,10 @@ typedef struct mrail_rail {
     unsigned ud_tx_next;
     unsigned ud_tx_pending;
     mrail_ns_t ud_full_ns; /* the device has held all send buffers since this
-                            * time; 0: some are free */
+                            * time; 0 if some are free */
     int ud_failed;         /* the QP is in the error state */
-    int ud_pause;          /* the last message took long, and other threads
-                            * want the lock */
+    int ud_pause;          /* the last message took long, and other threads may
+                            * be waiting for the lock */
     uint32_t ud_tx_sent;   /* total number of datagrams posted */
     /* Released address handles, in order, whose datagrams the device may still
      * hold. */
@@ -161,8 +161,8 @@ typedef struct mrail_rail {
     unsigned ud_num_held;
 } mrail_rail_t;
 
-/* Returns the number of buffers in the SRQ that are not reserved for a lane.
- * Control lock held. */
+/* Returns the number of SRQ buffers that are not reserved for a lane. Control
+ * lock held. */
 static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
 {
     rail->srq_spare +=
@@ -196,9 +196,9 @@ void mrail_rail_close(mrail_rail_t *rail);
 /* ---- Receive buffers (rx_blocks.c) ---- */
 
 /* Returns registered memory for 1 to `count` receive buffers of `stride` bytes
- * each, and writes their number and the key. Because the device may hold some
- * of them, only mrail_rail_free_buffers() frees them. Returns NULL with errno
- * set on failure. Control lock held. */
+ * each, and stores their number and the key. The memory is freed only by
+ * mrail_rail_free_buffers(), because the device may hold some of the buffers.
+ * Returns NULL with errno set on failure. Control lock held. */
 void *mrail_rail_rx_buffers(mrail_rail_t *rail, size_t stride, unsigned count,
                             unsigned *count_p, uint32_t *lkey_p);
 
@@ -227,9 +227,9 @@ const char *mrail_rail_status_text(enum ibv_wc_status status);
 int mrail_rail_fetch(mrail_rail_t *rail) MRAIL_DATA;
 
 /* Returns 1 if all completions that were in the CQ at the first call with this
- * mark have been handled. The CQ need not be empty, because further completions
- * may keep arriving. It is enough if a poll has since emptied it, or if as many
- * completions as it can hold have been polled. */
+ * mark have been handled. The CQ may never be empty, because further
+ * completions may keep arriving. It is enough that a poll has emptied it since,
+ * or that as many completions as it can hold have been polled. */
 int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark) MRAIL_DATA;
 
 /* Fills in the rail's part of a HELLO. */
@@ -242,17 +242,17 @@ void mrail_rail_query_speed(mrail_rail_t *rail);
 /* Returns 1 if the device reports that the port is up. */
 int mrail_rail_is_up(const mrail_rail_t *rail);
 
-/* Looks up the GID again, because it may have another index after the port
- * comes back. Returns 1 if the index has changed, in which case address handles
- * and QPs must be created again. */
+/* Looks up the GID again, because its index may have changed when the port
+ * comes up again. Returns 1 if the index has changed, in which case address
+ * handles and QPs must be created again. */
 int mrail_rail_find_gid(mrail_rail_t *rail) MRAIL_CTL;
 
 /* ---- Address handles, which define the paths of datagrams and of connected
  * QPs (ah.c) ---- */
 
-/* Returns a UDP source port for control messages that belong to no lane. Each
- * turn selects the next uplink, because a port rule may drop the packets of a
- * failed one. */
+/* Returns a UDP source port for control messages that do not belong to a lane.
+ * Each value of `turn` selects the next uplink, because a port rule may drop
+ * the packets of a failed uplink. */
 uint16_t mrail_rail_control_port(const mrail_rail_t *rail,
                                  const mrail_config_t *config, unsigned turn);
 
@@ -272,7 +272,7 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
                         struct ibv_ah_attr *ah);
 
 /* Destroys released handles whose datagrams have completed. Datagrams complete
- * in order, so comparing counts suffices. */
+ * in order, so comparing counts is enough. */
 void mrail_rail_free_ahs(mrail_rail_t *rail);
 
 /* ---- Registered memory (alloc.c) ---- */
@@ -306,8 +306,8 @@ int mrail_rail_dereg(struct ibv_mr *mr);
 
 /* Allocates registered memory, on huge pages if `alignment` is MRAIL_HUGE_PAGE
  * and the kernel has them. Its contents are undefined. The caller frees the
- * registration and the memory. Returns NULL with errno set on failure, and logs
- * nothing; see mrail_rail_explain(). */
+ * registration and the memory. Returns NULL with errno set on failure, without
+ * logging an error; see mrail_rail_explain(). */
 struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
                                 size_t alignment, mrail_access_t access,
                                 void **buffer_p);
@@ -321,20 +321,20 @@ typedef enum mrail_event_kind {
     MRAIL_EVENT_PORT,    /* the port went down or came up */
     MRAIL_EVENT_GID,     /* the table of GIDs has changed */
     MRAIL_EVENT_QP,      /* a QP has failed */
-    MRAIL_EVENT_LAST_WQE /* a failed QP takes no more receive buffers */
+    MRAIL_EVENT_LAST_WQE /* a failed QP uses no more receive buffers */
 } mrail_event_kind_t;
 
 typedef struct mrail_event {
     mrail_event_kind_t kind;
-    uint64_t qp_serial; /* see mrail_qp_create(); 0: not an event of a QP */
+    uint64_t qp_serial; /* see mrail_qp_create(); 0 if no QP is affected */
     int is_up;          /* MRAIL_EVENT_PORT: the new state */
     const char *text;
 } mrail_event_t;
 
-/* Takes the next event of the device. Returns 0 if there is none. Events of
- * other ports of the device are MRAIL_EVENT_OTHER. No lock may be held, because
- * mrail_qp_destroy() waits for the event to be taken while its caller holds the
- * control lock. */
+/* Reads the next event of the device. Returns 0 if there is none. Events of
+ * other ports of the device are MRAIL_EVENT_OTHER. Must be called without
+ * locks, because mrail_qp_destroy() waits until the event has been read, while
+ * its caller holds the control lock. */
 int mrail_rail_next_event(mrail_rail_t *rail, mrail_event_t *event);
 
 /* Consumes the events of the channel, and requests an event for the next
@@ -343,7 +343,7 @@ int mrail_rail_arm(mrail_rail_t *rail);
 /* Like mrail_rail_arm(), but for the control channel. */
 int mrail_rail_arm_ud(mrail_rail_t *rail);
 
-/* ---- RC QPs: creation and state changes. A QP belongs to a lane (conn/lane.c)
+/* ---- RC QPs, which belong to lanes (conn/lane.c): creation and state changes
  * (qp.c) ---- */
 
 /* Functions return 0 or -errno unless stated otherwise. Control lock held,
@@ -355,22 +355,22 @@ int mrail_rail_arm_ud(mrail_rail_t *rail);
 struct ibv_qp *mrail_qp_create(mrail_rail_t *rail, unsigned depth,
                                uint64_t serial);
 
-/* Makes the QP ready to receive from the remote QP over `path`. `mtu`: enum
- * ibv_mtu of the remote port. */
+/* Makes the QP ready to receive from the remote QP over `path`. `mtu` is the
+ * enum ibv_mtu of the remote port. */
 int mrail_qp_to_rtr(struct ibv_qp *qp, const mrail_rail_t *rail,
                     const struct ibv_ah_attr *path,
                     const mrail_wire_lane_t *remote, unsigned mtu);
 
-/* Makes the QP ready to send. `reads`: number of READs that the remote QP
- * serves at once. */
+/* Makes the QP ready to send. `reads` is the number of concurrent READs that
+ * the remote QP can serve. */
 int mrail_qp_to_rts(struct ibv_qp *qp, const mrail_rail_t *rail,
                     const mrail_config_t *config, uint32_t psn, unsigned reads);
 
-/* Moves the QP to the error state, in which it sends and receives nothing. */
+/* Moves the QP to the error state, in which it neither sends nor receives. */
 int mrail_qp_to_error(struct ibv_qp *qp);
 
-/* Returns the state. `*is_draining_p`: in state SQD, whether requests are still
- * in flight. */
+/* Returns the state. In state SQD, *is_draining_p is 1 if requests are still in
+ * flight. */
 enum ibv_qp_state mrail_qp_state(struct ibv_qp *qp, int *is_draining_p);
 
 /* Stops the send queue after the current request (RTS -> SQD). */
@@ -380,7 +380,7 @@ int mrail_qp_set_path(struct ibv_qp *qp, const struct ibv_ah_attr *path);
 /* Restarts the send queue (SQD -> RTS). */
 int mrail_qp_continue_sending(struct ibv_qp *qp);
 
-/* Destroys the QP. Completions already in the CQ stay there. */
+/* Destroys the QP. Completions that are already in the CQ remain. */
 void mrail_qp_destroy(struct ibv_qp *qp);
 
 /* Posts a work request. Data-path lock held. */
@@ -393,10 +393,9 @@ static inline int mrail_qp_post(struct ibv_qp *qp, struct ibv_send_wr *wr)
 
 /* ---- The control channel: a UD QP with its buffers (ud_channel.c) ---- */
 
-/* Sends a datagram on the control channel. If no send buffer is free, sends
- * nothing and returns -EAGAIN; the channel gets an event when a buffer returns.
- * If no buffer has returned for a second, returns -EIO, and the datagram counts
- * as lost. */
+/* Sends a datagram on the control channel. Returns -EAGAIN if no send buffer is
+ * free; the channel signals an event when a buffer returns. If no buffer has
+ * returned for a second, returns -EIO, and the datagram counts as lost. */
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length) MRAIL_CTL;
 
@@ -404,8 +403,8 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
  * Control lock held. */
 unsigned mrail_rail_ud_room(mrail_rail_t *rail);
 
-/* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, but
- * only while a send buffer is free for an answer. Ends early if `func` sets
+/* Calls `func` for each received datagram, up to MRAIL_UD_RECV_MAX, but only
+ * while a send buffer is free for an answer. Returns early if `func` sets
  * rail->ud_pause. Returns the number of datagrams. */
 #define MRAIL_UD_RECV_MAX 64
 
@@ -424,9 +423,9 @@ int mrail_rail_ud_open(mrail_rail_t *rail);
 
 /*
  * Computes the subnet of a GID, which can be compared between nodes, and its
- * host part. configured_bits: UCX_MRAIL_SUBNET_BITS, or -1 for automatic.
- * netmask_bits: prefix length of the network interface, or 0 if unknown.
- * Returns the prefix length that was used.
+ * host part. configured_bits is UCX_MRAIL_SUBNET_BITS, or -1 for the automatic
+ * value. netmask_bits is the prefix length of the network interface, or 0 if
+ * unknown. Returns the prefix length that was used.
  */
 unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
                                 unsigned netmask_bits, uint64_t *subnet_p,
@@ -434,10 +433,11 @@ unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
 
 /*
  * Sets attr->nic_index, the index of a rail's NIC for the choice of source
- * ports: the configured one, or `host`, the host part of its address. rail:
- * number of the rail, from 0. Uses the device, port, GID and subnet_bits of
- * `attr`. Returns NULL, or the reason if there is no index: with port rules,
- * IPv6 addresses and addresses in point-to-point subnets have none.
+ * ports: the configured index, or `host`, the host part of its address. `rail`
+ * is the number of the rail, from 0. Uses the device, port, GID and subnet_bits
+ * of `attr`. Returns NULL, or the reason if there is no index: with port rules,
+ * the index cannot be derived from an IPv6 address, or from an address in a
+ * point-to-point subnet.
  */
 const char *mrail_discovery_nic_index(const mrail_config_t *config,
                                       unsigned rail, unsigned host,
@@ -447,7 +447,7 @@ const char *mrail_discovery_nic_index(const mrail_config_t *config,
 int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
                              int table_length, const uint8_t gid[16]);
 
-/* Returns the rate that the port reports now, in bits per second; 0:
+/* Returns the rate that the port reports now, in bits per second, or 0 if it is
  * unknown. */
 uint64_t mrail_discovery_speed(struct ibv_context *ctx, unsigned port);
 

@@ -1,8 +1,9 @@
 /*
  * Memory for receive buffers. A lane needs only a few buffers at a time, and a
  * process may have thousands of lanes. NICs are slow to register memory, and
- * have limited tables for it, so the memory is registered in blocks. They grow
- * with the number of buffers, so at most an eighth of the memory is unused.
+ * have limited tables for it, so the memory is registered in blocks. The block
+ * size grows with the number of buffers, so at most an eighth of the memory is
+ * unused.
  */
 #include "config.h"
 #include "rail/verbs/rail.h"
@@ -10,8 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Largest block. On huge pages, it needs few page faults and few entries in the
- * NIC's tables. */
+/* Size of the largest block. On a huge page, it causes few page faults, and
+ * occupies few entries in the NIC's tables. */
 #define RX_BLOCK MRAIL_HUGE_PAGE
 
 static mrail_rx_block_t *mrail_rx_block_create(mrail_rail_t *rail, size_t size)
@@ -44,7 +45,7 @@ static mrail_rx_block_t *mrail_rx_block_add(mrail_rail_t *rail, size_t stride,
     if (least < size) {
         block = mrail_rx_block_create(rail, size);
     }
-    if (block == NULL) { /* also if the locked-memory limit is near */
+    if (block == NULL) { /* or a larger block exceeds the locked-memory limit */
         block = mrail_rx_block_create(rail, least);
     }
     if (block == NULL) {

@@ -92,7 +92,7 @@ int mrail_rail_ud_open(mrail_rail_t *rail)
     return mrail_rail_ud_start(rail);
 }
 
-/* Polls one batch of completions. Keeps datagrams for later, because their
+/* Polls one batch of completions. Holds datagrams for later, because their
  * answers need send buffers. Returns 0 if there are no completions. */
 static int mrail_rail_ud_fetch(mrail_rail_t *rail)
 {
@@ -143,7 +143,7 @@ static int mrail_rail_ud_is_full(mrail_rail_t *rail)
 
 unsigned mrail_rail_ud_room(mrail_rail_t *rail)
 {
-    /* A send that counts as lost needs no buffer. */
+    /* A datagram that counts as lost needs no buffer. */
     return mrail_rail_ud_is_full(rail)
                ? 0
                : MRAIL_MAX(MRAIL_UD_TX - rail->ud_tx_pending, 1u);
@@ -187,10 +187,10 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 }
 
 /*
- * Resets a control QP that is in the error state. In this state, it would
- * return every posted receive at once, in an endless loop. Some devices treat a
- * datagram longer than the buffer as a QP error, so an external host may be the
- * cause. Datagrams in flight are lost, as UD permits.
+ * Resets a control QP that is in the error state. In this state, the QP would
+ * return every posted receive immediately, in an endless loop. Some devices
+ * treat a datagram longer than the buffer as a QP error, so an external host
+ * may be the cause. Datagrams in flight are lost, as UD permits.
  */
 static void mrail_rail_ud_restart(mrail_rail_t *rail)
 {
@@ -214,8 +214,8 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
                 strerror(-ret));
 }
 
-/* Passes the oldest kept datagram to `func`, unless `func` is NULL, and returns
- * its buffer to the device. Returns the number of calls. */
+/* Passes the oldest held datagram to `func`, unless `func` is NULL, and returns
+ * its buffer to the device. Returns the number of calls of `func`. */
 static unsigned mrail_rail_ud_take(mrail_rail_t *rail, mrail_ud_func_t func,
                                    void *arg)
 {

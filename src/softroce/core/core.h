@@ -36,7 +36,7 @@ struct sroce_mr {
 };
 
 typedef struct sroce_mr_slot {
-    sroce_mr_t *mr; /* NULL: free */
+    sroce_mr_t *mr; /* NULL if the slot is free */
     uint32_t next_free;
     uint8_t generation;
 } sroce_mr_slot_t;
@@ -107,7 +107,7 @@ struct sroce_srq {
     sroce_pd_t *pd;
     void *user;
     sroce_rq_t rq;
-    uint32_t limit; /* 0: disarmed */
+    uint32_t limit; /* 0 if disarmed */
     unsigned users;
 };
 
@@ -185,8 +185,8 @@ typedef struct sroce_req {
     uint8_t retry_left;
     uint8_t rnr_left;
     uint8_t recovering;
-    uint8_t failed;        /* 1: the WQE at fail_idx cannot be sent */
-    uint8_t drained_event; /* 1: IBV_EVENT_SQ_DRAINED is due */
+    uint8_t failed;        /* 1 if the WQE at fail_idx cannot be sent */
+    uint8_t drained_event; /* 1 if IBV_EVENT_SQ_DRAINED is due */
     uint8_t probes;        /* probes sent since progress */
     uint8_t late_timeouts; /* late timeouts since progress */
     uint8_t probe_due;
@@ -197,8 +197,8 @@ typedef struct sroce_req {
     mrail_ns_t rtt_start_ns;
     mrail_ns_t srtt_ns;
     mrail_ns_t rnr_ns;   /* end of the RNR wait */
-    mrail_ns_t ack_ns;   /* local ACK timeout, MRAIL_NS_NEVER: off */
-    mrail_ns_t probe_ns; /* tail probe, MRAIL_NS_NEVER: off */
+    mrail_ns_t ack_ns;   /* local ACK timeout; MRAIL_NS_NEVER if off */
+    mrail_ns_t probe_ns; /* tail probe; MRAIL_NS_NEVER if off */
 } sroce_req_t;
 
 /* A READ or atomic from the peer, with the state needed to respond, and to
@@ -207,8 +207,8 @@ typedef struct sroce_rdres {
     uint32_t psn; /* PSN of the first response */
     uint32_t num_pkts;
     uint8_t atomic;
-    uint8_t pending; /* 1: a response is due */
-    uint8_t again;   /* 1: the whole response has been sent before */
+    uint8_t pending; /* 1 if a response is due */
+    uint8_t again;   /* 1 if the whole response has already been sent */
     uint32_t rkey;
     uint32_t cur_psn;  /* PSN of the next response packet */
     uint32_t cur_left; /* response packets left */
@@ -224,14 +224,14 @@ typedef struct sroce_resp {
     uint32_t epsn; /* next expected PSN */
     uint32_t msn;
     uint32_t ack_psn; /* PSN of a NAK; an ACK carries epsn - 1 */
-    uint8_t ack_due;  /* an ACK or NAK is due */
-    uint8_t ack_late; /* 1: did not fit into the last run; send it first */
+    uint8_t ack_due;  /* 1 if an ACK or NAK is due */
+    uint8_t ack_late; /* 1 if the last run had no space left; send it first */
     uint8_t syndrome;
-    uint8_t nak_sent; /* 1: a sequence or RNR NAK was sent for epsn */
-    uint8_t fatal;    /* 1: the QP is in error, but its NAK is still due */
+    uint8_t nak_sent; /* 1 if a sequence or RNR NAK was sent for epsn */
+    uint8_t fatal;    /* 1 if the QP is in error, but its NAK is still due */
     uint8_t msg;      /* SROCE_MSG_*: the message in progress */
-    uint8_t have_wqe; /* 1: a receive WQE was taken (see wqe_sge) */
-    uint8_t comm_est; /* 1: IBV_EVENT_COMM_EST was raised */
+    uint8_t have_wqe; /* 1 if a receive WQE is in use (see wqe_sge) */
+    uint8_t comm_est; /* 1 if IBV_EVENT_COMM_EST was raised */
     uint32_t ooo_psn; /* highest PSN received ahead of epsn */
     uint32_t rkey;    /* key of the WRITE in progress */
     uint64_t addr;
@@ -242,7 +242,7 @@ typedef struct sroce_resp {
     uint32_t rd_count; /* valid entries before rd_head */
     uint32_t rd_pending;
     sroce_rdres_t rd[SROCE_MAX_RD_ATOMIC];
-    uint64_t wr_id; /* wr_id of the taken receive WQE */
+    uint64_t wr_id; /* wr_id of that receive WQE */
     uint32_t wqe_num_sge;
     uint32_t wqe_length;
     struct ibv_sge wqe_sge[SROCE_MAX_SGE];
@@ -259,7 +259,7 @@ struct sroce_qp {
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
     uint8_t active; /* ops.qp_active was called */
-    /* 1: the next run starts with requests rather than responses. */
+    /* 1 if the next run starts with requests rather than responses. */
     uint8_t requests_first;
     int access;
     sroce_av_t av;
@@ -269,7 +269,7 @@ struct sroce_qp {
     sroce_srq_t *srq;
     struct ibv_qp_cap cap;
     struct ibv_qp_attr attr; /* as set by sroce_qp_modify(), for query */
-    uint32_t timer_slot;     /* index in dev->timers + 1; 0: none */
+    uint32_t timer_slot;     /* index in dev->timers + 1, or 0 */
     mrail_ns_t timer_ns;     /* heap key; the deadline may be later */
     sroce_req_t req;
     sroce_resp_t resp;
@@ -292,7 +292,7 @@ struct sroce_dev {
     sroce_qp_t **timers; /* binary heap by timer_ns */
     uint32_t num_timers;
     uint32_t max_timers;
-    mrail_ns_t write_delay_ns; /* 0: WRITEs are placed at once */
+    mrail_ns_t write_delay_ns;                 /* 0 if they are immediate */
     sroce_delayed_write_t *delayed_write_head; /* ordered by due_ns */
     sroce_delayed_write_t *delayed_write_tail;
     uint64_t delayed_write_bytes;
@@ -300,8 +300,8 @@ struct sroce_dev {
 
 /* ---- Delayed WRITEs (delayed_write.c) ---- */
 
-/* Returns 1 if the WRITE was queued, 0 if memory ran out and the caller must
- * place it now. */
+/* Returns 1 if the WRITE was queued, or 0 if memory ran out and the caller must
+ * place it immediately. */
 int sroce_delayed_write_add(sroce_dev_t *dev, const sroce_pd_t *pd,
                             uint32_t rkey, uint64_t addr, const void *data,
                             uint32_t length, mrail_ns_t now_ns);
@@ -367,7 +367,7 @@ typedef struct sroce_tx {
     mrail_ns_t now_ns;
     uint32_t max_bytes;
     unsigned max_pkts;
-    int closed;        /* 1: complete, because the last packet was shorter */
+    int closed;        /* 1 if complete, because the last packet was shorter */
     uint32_t mark_iov; /* first iovec of the current packet */
     uint32_t mark_scratch;
 } sroce_tx_t;
@@ -396,7 +396,7 @@ static inline uint32_t sroce_pkt_bytes(const sroce_op_t *op,
 /* Returns 1 if a packet of `bytes` to this destination fits into the run. */
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos);
-/* Starts a packet, and returns the place of its header in the scratch
+/* Starts a packet, and returns the address of its header in the scratch
  * memory. */
 uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes);
 /* Adds payload from memory or from an SGE list. Small payloads are copied. */
@@ -457,9 +457,10 @@ void sroce_comp_tail_moved(sroce_qp_t *qp);
 
 int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_resp_reset(sroce_qp_t *qp);
-/* Returns the UDP bytes of the next response packet. A response must be due. */
+/* Returns the UDP payload length of the next response packet. A response must
+ * be due. */
 uint32_t sroce_resp_next_bytes(sroce_qp_t *qp);
-/* Returns the approximate number of bytes left of the next response, at most
+/* Returns the approximate number of bytes left in the next response, at most
  * SROCE_RUN_BYTES. */
 uint32_t sroce_resp_run_bytes(sroce_qp_t *qp);
 int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx);
@@ -468,7 +469,7 @@ int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
 /* Moves a receive WQE into qp->resp. Returns 0 if the receive queue is
  * empty. */
 int sroce_resp_take_wqe(sroce_qp_t *qp);
-/* Copies into the taken receive WQE. Returns the same values as
+/* Copies into the current receive WQE. Returns the same values as
  * sroce_sg_scatter(). */
 int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length);
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
@@ -485,7 +486,7 @@ int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_qp_error(sroce_qp_t *qp);
 /* Enters IBV_QPS_SQE (UD only). The send queue is flushed. */
 void sroce_qp_sq_error(sroce_qp_t *qp);
-/* Calls ops.qp_active if the QP has something to send. */
+/* Calls ops.qp_active if the QP has packets to send. */
 void sroce_qp_notify(sroce_qp_t *qp);
 void sroce_qp_event(sroce_qp_t *qp, enum ibv_event_type type);
 

@@ -94,7 +94,7 @@ static int rx_parse(sroce_dev_t *dev, sroce_rx_t *rx)
         return 0;
     }
     /* The high bit of a P_Key means full membership. It is ignored, because
-     * limited members may send as well. */
+     * limited members may also send. */
     if ((rx->bth.tver != 0) || ((rx->bth.pkey & 0x7fff) != 0x7fff)) {
         ++dev->cnt.drop_header;
         return 0;

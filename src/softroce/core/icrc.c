@@ -13,8 +13,7 @@
 
 /* CRC of the masked local route header (eight 0xff bytes), starting from ~0. */
 #define LRH_CRC 0xdebb20e3u
-/* x^(-8 * 2^i) mod P. Multiplying by it takes a CRC back over 2^i zero
- * bytes. */
+/* x^(-8 * 2^i) mod P. Multiplying a CRC by it undoes 2^i zero bytes. */
 #define BACK_BITS 13
 static uint32_t back[BACK_BITS];
 
@@ -87,9 +86,9 @@ uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
 /*
  * A CRC is linear. Packets that differ only in the identification and flags
  * differ in three bytes. The difference of their ICRCs is the CRC, from
- * register 0, of the difference of those bytes followed by zeros. Stepping that
- * CRC back over the zeros and the three bytes recovers the bytes; any other
- * remainder is damage.
+ * register 0, of the difference of those bytes followed by zeros. Undoing the
+ * zeros and the three bytes recovers those bytes. Any other remainder means
+ * that the packet is damaged.
  */
 int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
                       uint16_t sport, uint32_t udp_bytes,
@@ -97,8 +96,8 @@ int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
 {
     uint32_t diff =
         icrc ^ sroce_icrc(src_ip, dst_ip, sport, udp_bytes, iov, iov_count);
-    /* Bytes from the identification to the end. The 4 bytes before it do not
-     * count, and the UDP header takes the place of the ICRC. */
+    /* Bytes from the identification to the end, without the ICRC: 16 of the
+     * IPv4 header, 8 of the UDP header, and the UDP payload. */
     uint32_t bytes = 16 + 8 + udp_bytes - SROCE_ICRC_BYTES;
 
     for (int i = 0; (diff != 0) && (bytes != 0); ++i, bytes >>= 1) {

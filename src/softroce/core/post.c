@@ -1,7 +1,7 @@
 /*
  * The send queue: its memory, and the posting of work requests. Posting checks
- * everything that can be checked without a packet, and does not post a request
- * that fails a check.
+ * everything that can be checked without a packet. A request that fails a check
+ * is not posted.
  */
 #include "config.h"
 
@@ -46,7 +46,8 @@ void sroce_req_reset(sroce_qp_t *qp)
     req->ack_ns = req->probe_ns = req->rnr_ns = MRAIL_NS_NEVER;
 }
 
-/* Kind of a work request + 1, by QP type and opcode. 0: illegal. */
+/* Kind of a work request + 1, by QP type and opcode. 0 marks an illegal
+ * combination. */
 static const int8_t wr_kind[2][IBV_WR_ATOMIC_FETCH_AND_ADD + 1] = {
     /* RC */
     {[IBV_WR_SEND] = SROCE_WK_SEND + 1,

@@ -8,7 +8,7 @@
 #define NUM_STATES (IBV_QPS_ERR + 1)
 
 typedef struct qp_move {
-    int need; /* required attributes; 0: illegal transition */
+    int need; /* required attributes; 0 for an illegal transition */
     int may;  /* optional attributes */
 } qp_move_t;
 

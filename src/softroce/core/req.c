@@ -1,6 +1,6 @@
 /*
- * The requester picks the next packet from the send queue and builds it, and
- * goes back after a loss. post.c fills the send queue, and comp.c processes
+ * The requester selects and builds the next packet of the send queue, and moves
+ * back after a loss. post.c fills the send queue, and comp.c processes
  * acknowledgements.
  *
  * Invariant: tail <= cur <= alloc <= head; psn_una <= psn_next <= psn_max.
@@ -21,9 +21,9 @@
 #define MAX_PROBES 3
 #define ACK_TIMER_NS 4096ull /* IBA 9.7.6.1.3: 4.096 us * 2^timeout */
 /*
- * A timer that expires this late means that the process was descheduled. The
- * peer probably was as well, so the timer restarts, at most MAX_LATE_TIMEOUTS
- * times in a row. NICs do not need this rule.
+ * If a timer expires this late, the process was descheduled. Its peer probably
+ * was too, so the timer restarts, at most MAX_LATE_TIMEOUTS times in a row.
+ * NICs do not need this rule.
  */
 #define LATE_NS (50 * MRAIL_NS_PER_MS)
 #define MAX_LATE_TIMEOUTS 3
@@ -475,8 +475,8 @@ static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
     mrail_ns_t late_ns = now_ns - req->ack_ns;
 
     if (req->psn_next == req->psn_una) {
-        /* Nothing is outstanding, because the owner has not pulled the repeated
-         * packets yet. */
+        /* The owner has not pulled the repeated packets yet, so none is
+         * outstanding. */
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }

@@ -87,7 +87,7 @@ void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
 
 static void resp_ack(sroce_qp_t *qp)
 {
-    /* A NAK already due acknowledges all earlier requests as well. */
+    /* A NAK that is already due also acknowledges all earlier requests. */
     if (!qp->resp.ack_due) {
         qp->resp.ack_due = 1;
         qp->resp.syndrome = SROCE_SYN_ACK;
@@ -102,7 +102,7 @@ static void resp_nak(sroce_qp_t *qp, uint8_t syndrome, uint32_t psn)
     qp->resp.nak_sent = 1;
 }
 
-/* Permanently refuses the request at epsn: sends a NAK and moves the QP to the
+/* Permanently rejects the request at epsn: sends a NAK and moves the QP to the
  * error state. */
 static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
 {
@@ -123,7 +123,7 @@ static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
     return resp_refuse(qp, syndrome);
 }
 
-/* Returns 1 if the QP allows the access; refuses the request if not. Source:
+/* Returns 1 if the QP allows the access; otherwise rejects the request. Source:
  * IBA 11.6.2, Remote Invalid Request Error: "the operation is not supported by
  * this receive queue". */
 static int resp_qp_allows(sroce_qp_t *qp, int access)
@@ -193,7 +193,7 @@ static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     return resp_done(qp, rx, 1);
 }
 
-/* Reads the RETH in the first packet. Returns 0 if the request is refused. */
+/* Reads the RETH in the first packet. Returns 0 if the request is rejected. */
 static int resp_write_start(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -421,8 +421,8 @@ static void resp_rd_repeat(sroce_qp_t *qp, sroce_rdres_t *rd,
     rd->pending = 1;
 }
 
-/* Handles a request before epsn. The response is sent again, but only READs are
- * executed again. */
+/* Handles a request before epsn. Sends the response again, and executes only
+ * READs again. */
 static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -555,7 +555,7 @@ uint32_t sroce_resp_run_bytes(sroce_qp_t *qp)
     return (uint32_t)MRAIL_MIN(bytes, SROCE_RUN_BYTES);
 }
 
-/* Refuses a pending READ whose memory has since been deregistered. */
+/* Rejects a pending READ whose memory has since been deregistered. */
 static int resp_rd_refuse(sroce_qp_t *qp, sroce_rdres_t *rd)
 {
     rd->pending = 0;

@@ -48,13 +48,13 @@ typedef struct sroce_qp sroce_qp_t;
 
 /* X(name, meaning). `mrail soft status` prints the counters by name. */
 #define SROCE_COUNTERS(X)                                                      \
-    X(tx_pkts, "packets pulled")                                               \
-    X(tx_bytes, "UDP payload bytes pulled")                                    \
-    X(tx_retrans, "request packets pulled again")                              \
+    X(tx_pkts, "packets sent")                                                 \
+    X(tx_bytes, "UDP payload bytes sent")                                      \
+    X(tx_retrans, "request packets retransmitted")                             \
     X(rx_pkts, "packets accepted")                                             \
     X(rx_bytes, "UDP payload bytes accepted")                                  \
     X(rx_dup, "duplicate requests, answered again")                            \
-    X(rx_stale, "responses that answer nothing outstanding")                   \
+    X(rx_stale, "responses without an outstanding request")                    \
     X(nak_seq_tx, "NAK: PSN sequence error sent")                              \
     X(nak_seq_rx, "NAK: PSN sequence error received")                          \
     X(nak_rnr_tx, "RNR NAK sent")                                              \
@@ -67,9 +67,9 @@ typedef struct sroce_qp sroce_qp_t;
     X(read_gaps, "implied NAKs: response missing")                             \
     X(drop_length, "dropped: truncated, oversized or of the wrong length")     \
     X(drop_header, "dropped: transport version, P_Key or pad count")           \
-    X(drop_opcode, "dropped: opcode unknown or not for the QP's type")         \
+    X(drop_opcode, "dropped: opcode unknown, or invalid for the QP's type")    \
     X(drop_qpn, "dropped: no such QP")                                         \
-    X(drop_state, "dropped: QP's state does not receive")                      \
+    X(drop_state, "dropped: QP is in a state that cannot receive")             \
     X(drop_source, "dropped: source address is not the QP's peer")             \
     X(drop_icrc, "dropped: ICRC wrong")                                        \
     X(drop_qkey, "dropped: Q_Key wrong")                                       \
@@ -88,9 +88,9 @@ typedef struct sroce_counters {
 typedef struct sroce_dev_ops {
     /* An armed CQ received a completion. The CQ is disarmed before the call. */
     void (*cq_event)(void *arg, void *cq_user);
-    /* `user` belongs to the QP, CQ or SRQ that the event is about. */
+    /* `user` identifies the QP, CQ or SRQ to which the event refers. */
     void (*async_event)(void *arg, enum ibv_event_type type, void *user);
-    /* The QP has something to send. It is not reported again until
+    /* The QP has packets to send. Not called again for this QP until
      * sroce_qp_peek() has returned 0 for it. An owner that destroys a QP must
      * remove it from its run list. */
     void (*qp_active)(void *arg, sroce_qp_t *qp, void *qp_user);
@@ -99,17 +99,18 @@ typedef struct sroce_dev_ops {
 
 typedef struct sroce_dev_params {
     uint32_t ip;          /* the device's IPv4 address (for the ICRC) */
-    uint32_t qpn_base;    /* QPNs are qpn_base .. qpn_base + qpn_count - 1, */
-    uint32_t qpn_count;   /* 2 <= qpn_base, all below 2^24 */
-    int icrc_tx;          /* compute the ICRC; 0: the trailer is zero */
-    int icrc_rx;          /* check the ICRC (see SROCE_RX_ANY_ID) */
+    uint32_t qpn_base;    /* first QPN, at least 2; the last one is */
+    uint32_t qpn_count;   /* qpn_base + qpn_count - 1, below 2^24 */
+    int icrc_tx;          /* 1 to compute the ICRC, 0 to send a zero trailer */
+    int icrc_rx;          /* 1 to check the ICRC (see SROCE_RX_ANY_ID) */
     enum ibv_mtu max_mtu; /* MTU of the port, which limits path MTU and UD
                            * payload */
-    uint32_t window_pkts; /* maximum unacknowledged packets of a QP; 0: 256 */
-    mrail_ns_t probe_ns;  /* minimum time before a tail probe; 0: 2 ms;
-                           * MRAIL_NS_NEVER: no probes */
+    uint32_t window_pkts; /* maximum unacknowledged packets of a QP; 0 for the
+                           * default of 256 */
+    mrail_ns_t probe_ns;  /* minimum time before a tail probe; 0 for the default
+                           * of 2 ms, MRAIL_NS_NEVER for no probes */
     uint64_t key_secret;  /* random number that keeps other processes from
-                           * guessing keys; 0: keys count up from 0 */
+                           * guessing keys; with 0, keys count up from 0 */
     sroce_dev_ops_t ops;
 } sroce_dev_params_t;
 
@@ -120,7 +121,8 @@ int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
 void sroce_dev_destroy(sroce_dev_t *dev);
 /* Later WRITEs become visible `write_delay_ns` after they are acknowledged, or
  * before the device's next completion, READ or atomic if that is earlier. A
- * NIC's posted writes may behave in the same way. 0: no delay. */
+ * NIC's posted writes may behave in the same way. A value of 0 means no
+ * delay. */
 void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
 /* Returns the counters, to which the owner may add under the same
@@ -144,20 +146,20 @@ mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev);
 #define SROCE_RX_ANY_ID 0x1
 
 typedef struct sroce_rxpkt {
-    const uint8_t *data; /* bytes from the BTH to the ICRC, inclusive */
+    const uint8_t *data; /* from the BTH to the ICRC, inclusive */
     uint32_t length;
     uint32_t src_ip;
-    uint32_t dst_ip; /* 0: the device's own */
+    uint32_t dst_ip; /* 0 for the device's own address */
     uint16_t sport;
     uint8_t tos;
     uint8_t flags; /* SROCE_RX_* */
 } sroce_rxpkt_t;
 
 /*
- * Processes a received packet. The core trusts nothing in it, and keeps no
- * pointer to `data`. Returns 1 if the packet was accepted, or 0 if it was
- * dropped, in which case a counter shows why. The owner should pass in a whole
- * receive batch before it pulls, so that acknowledgements coalesce.
+ * Processes a received packet. The core validates all of its fields, and does
+ * not keep a pointer to `data`. Returns 1 if the packet was accepted, or 0 if
+ * it was dropped. A counter then shows the reason. The owner should pass in a
+ * whole receive batch before it pulls, so that acknowledgements coalesce.
  */
 int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt, mrail_ns_t now_ns);
 /* Returns the destination QPN of a packet, for demultiplexing, or UINT32_MAX if
@@ -196,9 +198,9 @@ typedef struct sroce_txinfo {
     uint32_t next_bytes; /* UDP payload of the next packet */
     uint32_t run_bytes;  /* estimate for the next run, >= next_bytes; the run
                           * may be shorter */
-    int only_ack;        /* 1: only an acknowledgement is due, which may share a
-                          * run with the next request if it is delayed by a few
-                          * microseconds */
+    int only_ack;        /* 1 if only an acknowledgement is due, which may share
+                          * a run with the next request if it is delayed by a
+                          * few microseconds */
 } sroce_txinfo_t;
 
 /* If the QP can send now, sets *info_p and returns 1. Otherwise returns 0, and
@@ -225,7 +227,7 @@ unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
 
 typedef struct sroce_av {
     uint32_t ip;
-    uint32_t flow_label; /* 20 bits; 0: the port is a hash of both QPNs */
+    uint32_t flow_label; /* 20 bits; if 0, the port is a hash of both QPNs */
     uint8_t tos;         /* grh.traffic_class */
     uint8_t hop_limit;
 } sroce_av_t;
@@ -254,10 +256,10 @@ int sroce_pd_create(sroce_dev_t *dev, sroce_pd_t **pd_p);
 int sroce_pd_destroy(sroce_pd_t *pd);
 
 /*
- * Registers memory. `access` is IBV_ACCESS_*. Users of the keys address `addr`
- * as `iova`. A key contains an index and a generation, so that the key of a
- * destroyed MR is not reused soon. Returns EINVAL for remote write or atomic
- * access without local write access.
+ * Registers memory. `access` is IBV_ACCESS_*. Work requests with the keys
+ * address `addr` as `iova`. A key contains an index and a generation, so that
+ * the key of a destroyed MR is not reused soon. Returns EINVAL for remote write
+ * or atomic access without local write access.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);
@@ -305,7 +307,7 @@ typedef struct sroce_qp_params {
     enum ibv_qp_type type; /* IBV_QPT_RC, IBV_QPT_UD */
     sroce_cq_t *send_cq;
     sroce_cq_t *recv_cq;
-    sroce_srq_t *srq;      /* NULL: no SRQ */
+    sroce_srq_t *srq;      /* may be NULL */
     struct ibv_qp_cap cap; /* input: requested; output: allocated */
     int sq_sig_all;
     void *user;
@@ -335,7 +337,7 @@ int sroce_qp_post_recv(sroce_qp_t *qp, struct ibv_recv_wr *wr,
                        struct ibv_recv_wr **bad_wr);
 
 /* Simulates a fatal device error: every n-th QP in use (n >= 1) enters the
- * error state with IBV_EVENT_QP_FATAL. QPs in reset or error do not count.
+ * error state with IBV_EVENT_QP_FATAL. QPs in reset or error are not in use.
  * Returns the number of QPs that failed. */
 unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth);
 

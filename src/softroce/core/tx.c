@@ -14,8 +14,8 @@
 /* Smaller payloads are copied into the scratch memory, which costs less than an
  * iovec. */
 #define COPY_MAX 256
-/* A queue is worth a run if it holds this many requests, or if its last request
- * is this long. */
+/* The sender processes a queue immediately if it holds this many requests, or
+ * if its last request is this long. */
 #define RUN_WQES 16
 #define RUN_WQE_BYTES 2048
 

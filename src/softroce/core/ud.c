@@ -10,7 +10,7 @@
 
 #include "softroce/core/core.h"
 
-/* Fills the GRH area with the IPv4 fields that are known: version, TOS, length,
+/* Fills the GRH area with the known IPv4 fields: version, TOS, length,
  * protocol, addresses. */
 static void ud_grh(const sroce_qp_t *qp, const sroce_rx_t *rx, uint8_t *grh)
 {

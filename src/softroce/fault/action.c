@@ -21,7 +21,7 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
      BIT(SROCE_FAULT_BLACKHOLE_TX) | BIT(SROCE_FAULT_BLACKHOLE_RX), 1,
      "all sent or received packets are lost, without an event"},
     {"pause", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_PAUSE), 1,
-     "nothing is sent or received, and nothing is lost"},
+     "packets are held back in both directions, without loss"},
     {"delay", "T", SROCE_FAULT_KIND_TIME, BIT(SROCE_FAULT_DELAY), 0,
      "packets take T longer, at most 10s"},
     {"duplicate", "P", SROCE_FAULT_KIND_PPM, BIT(SROCE_FAULT_DUPLICATE), 0,
@@ -37,7 +37,7 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
     {"drop_acks", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DROP_ACKS), 1,
      "requests are executed, but no acknowledgement is sent"},
     {"write_delay", "T", SROCE_FAULT_KIND_TIME, BIT(SROCE_FAULT_WRITE_DELAY), 0,
-     "a WRITE is acknowledged at once and becomes visible T later, at most "
+     "a WRITE is acknowledged immediately and becomes visible T later, at most "
      "10s"},
     {"qp_error", "[N]", SROCE_FAULT_KIND_NTH, BIT(SROCE_FAULT_ERROR_QP), 0,
      "all queue pairs, or every N-th, fail with IBV_EVENT_QP_FATAL"},
@@ -47,7 +47,7 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
 
 const sroce_fault_action_def_t sroce_fault_gpu_action_defs[] = {
     {"down", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_LINK_DOWN), 1,
-     "the links are cut; copies over them fail"},
+     "the links are down; copies over them fail"},
     {"up", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_LINK_DOWN), 0,
      "the links work again"},
     {"rate", "B", SROCE_FAULT_KIND_RATE, BIT(SROCE_FAULT_GPU_LINK_RATE), 0,
@@ -57,11 +57,11 @@ const sroce_fault_action_def_t sroce_fault_gpu_action_defs[] = {
     {"ipc_error", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_IPC_ERROR), 1,
      "contexts of this GPU cannot open IPC handles"},
     {"no_memory", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_MEMORY), 1,
-     "the GPU has no memory left"},
+     "allocations on the GPU fail"},
     {"no_dmabuf", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_DMABUF), 1,
-     "the driver is too old for dma-buf descriptors"},
+     "the driver does not support dma-buf descriptors"},
     {"no_peer", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_PEER), 1,
-     "access between this GPU and others is refused"},
+     "access between this GPU and other GPUs is denied"},
     {"no_device", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_GPU_NO_DEVICE), 1,
      "processes that call cuInit do not find the GPU"},
     {"clear", "", SROCE_FAULT_KIND_FIXED, 0, 0,
@@ -239,7 +239,8 @@ static int read_side(char *const *words, unsigned num,
             return 0;
         }
     }
-    snprintf(why, size, "'%.40s' is not tx, rx or both", words[0]);
+    snprintf(why, size, "'%.40s' is invalid; expected tx, rx or both",
+             words[0]);
     return -EINVAL;
 }
 
@@ -328,12 +329,12 @@ int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
         return -ENOENT;
     }
     if (num < kinds[action->kind].min_words) {
-        snprintf(why, size, "'%s' requires a value: %s %s", action->name,
-                 action->name, action->syntax);
+        snprintf(why, size, "'%s' requires a value; the syntax is '%s %s'",
+                 action->name, action->name, action->syntax);
         return -EINVAL;
     }
     if (num > kinds[action->kind].max_words) {
-        snprintf(why, size, "'%.40s' is one word too many: %s%s%s",
+        snprintf(why, size, "unexpected word '%.40s'; the syntax is '%s%s%s'",
                  words[1 + kinds[action->kind].max_words], action->name,
                  (action->syntax[0] != '\0') ? " " : "", action->syntax);
         return -EINVAL;

@@ -1,9 +1,8 @@
 /*
- * The tables of fault actions on rails and on software GPUs. The parser
- * (script.c) and the help text are driven by these tables; mrail-script(5) has
- * the same lists. The simulator, live software rails and GPUs know settings
- * instead of actions: each has one function or field for each
- * sroce_fault_setting_t.
+ * The tables of fault actions on rails and on software GPUs. These tables drive
+ * the parser (script.c) and the help text; mrail-script(5) has the same lists.
+ * The simulator, live software rails and GPUs handle settings rather than
+ * actions, with one function or field for each sroce_fault_setting_t.
  *
  * Pure: the functions turn text into numbers.
  */
@@ -13,32 +12,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail, then those of a GPU. Each has a value at any time, except
- * for the last two, which are events. */
+/* Settings of a rail, followed by settings of a GPU. Each has a current value,
+ * except for the last two, which are events. */
 typedef enum sroce_fault_setting {
-    SROCE_FAULT_DOWN,         /* 1: the port is down */
+    SROCE_FAULT_DOWN,         /* 1 if the port is down */
     SROCE_FAULT_DROP,         /* ppm */
-    SROCE_FAULT_BLACKHOLE_TX, /* 1: sent packets are lost, without an event */
-    /* 1: received packets are lost, without an event. */
+    SROCE_FAULT_BLACKHOLE_TX, /* 1 if sent packets are lost, without an event */
+    /* 1 if received packets are lost, without an event. */
     SROCE_FAULT_BLACKHOLE_RX,
-    SROCE_FAULT_PAUSE,     /* 1: packets wait; none is lost */
+    SROCE_FAULT_PAUSE,     /* 1 if packets are held back, without loss */
     SROCE_FAULT_DELAY,     /* microseconds */
     SROCE_FAULT_DUPLICATE, /* ppm */
     SROCE_FAULT_REORDER,   /* ppm, and sroce_fault_span_us() */
     SROCE_FAULT_CORRUPT,   /* ppm */
-    SROCE_FAULT_EGRESS,    /* bytes per second, 0: no cap */
+    SROCE_FAULT_EGRESS,    /* bytes per second; 0 for no limit */
     SROCE_FAULT_INGRESS,
-    SROCE_FAULT_DROP_ACKS,   /* 1: requests are executed, responses are lost */
+    SROCE_FAULT_DROP_ACKS,   /* 1 if requests are executed but responses are
+                              * lost */
     SROCE_FAULT_WRITE_DELAY, /* microseconds */
     SROCE_FAULT_NUM_RAIL_STATES,
     /* A link between GPUs, in both directions. */
-    SROCE_FAULT_GPU_LINK_DOWN = SROCE_FAULT_NUM_RAIL_STATES, /* 1: cut */
-    SROCE_FAULT_GPU_LINK_RATE, /* bytes per second, 0: no limit */
-    SROCE_FAULT_GPU_IPC_ERROR, /* 1: handles cannot be opened */
-    SROCE_FAULT_GPU_NO_MEMORY, /* 1: allocations fail */
-    SROCE_FAULT_GPU_NO_DMABUF, /* 1: a driver without dma-buf */
-    SROCE_FAULT_GPU_NO_PEER,   /* 1: no access between this GPU and others */
-    SROCE_FAULT_GPU_NO_DEVICE, /* 1: cuInit does not find the GPU */
+    SROCE_FAULT_GPU_LINK_DOWN = SROCE_FAULT_NUM_RAIL_STATES, /* 1 if down */
+    SROCE_FAULT_GPU_LINK_RATE, /* bytes per second; 0 for no limit */
+    SROCE_FAULT_GPU_IPC_ERROR, /* 1 if handles cannot be opened */
+    SROCE_FAULT_GPU_NO_MEMORY, /* 1 if allocations fail */
+    SROCE_FAULT_GPU_NO_DMABUF, /* 1 if the driver does not support dma-buf */
+    SROCE_FAULT_GPU_NO_PEER,   /* 1 if the GPU has no access to other GPUs, and
+                                * vice versa */
+    SROCE_FAULT_GPU_NO_DEVICE, /* 1 if cuInit does not find the GPU */
     SROCE_FAULT_NUM_STATES,
     SROCE_FAULT_ERROR_QP = SROCE_FAULT_NUM_STATES, /* every n-th QP */
     SROCE_FAULT_GPU_COPY_ERROR,                    /* the next n copies */
@@ -87,9 +88,10 @@ typedef enum sroce_fault_kind {
 
 typedef struct sroce_fault_action_def {
     const char *name;
-    const char *syntax; /* syntax of the value; "": the action takes none */
+    const char *syntax; /* syntax of the value, or "" for an action without
+                         * one */
     sroce_fault_kind_t kind;
-    uint32_t settings; /* SROCE_FAULT_BIT()s; 0: clear, resets all */
+    uint32_t settings; /* SROCE_FAULT_BIT()s; 0 for `clear` */
     uint64_t value;    /* KIND_FIXED */
     const char *help;
 } sroce_fault_action_def_t;
@@ -101,13 +103,13 @@ extern const sroce_fault_action_def_t sroce_fault_gpu_action_defs[];
 /* An action with its value. */
 typedef struct sroce_fault_action {
     const sroce_fault_action_def_t *action;
-    uint32_t settings; /* settings of the action; 0: `clear` */
+    uint32_t settings; /* settings of the action, or 0 for `clear` */
     uint64_t value;
 } sroce_fault_action_t;
 
 /* Reads the name of an action of the table from words[0] and its values from
  * the words after it. Returns 0, -ENOENT if there is no such action, or -EINVAL
- * with a message in `why` and fault_p untouched. */
+ * with a message in `why`. On failure, *fault_p is unchanged. */
 int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
                             char *const *words, unsigned num_words,
                             sroce_fault_action_t *fault_p, char *why,
@@ -123,7 +125,7 @@ static inline int sroce_fault_is_once(const sroce_fault_action_t *fault)
     return fault->settings > SROCE_FAULT_ALL_STATES;
 }
 
-/* ---- Numbers as a user writes them ---- */
+/* ---- Numbers as users write them ---- */
 
 typedef enum sroce_fault_quantity {
     SROCE_FAULT_Q_NS,    /* a time, in ns */

@@ -11,12 +11,12 @@
 
 /* A line that is being parsed. */
 typedef struct line {
-    char *words[SROCE_FAULT_MAX_WORDS + 1]; /* ends with NULL */
+    char *words[SROCE_FAULT_MAX_WORDS + 1]; /* the last one is NULL */
     unsigned num;
     unsigned at; /* next word */
     sroce_fault_step_t *step;
     unsigned seen; /* clauses found so far, one bit each */
-    char why[256]; /* error message; "": none */
+    char why[256]; /* error message, or "" */
 } line_t;
 
 static int fail(line_t *line, const char *fmt, ...) MRAIL_PRINTF(2, 3);
@@ -31,12 +31,12 @@ static int fail(line_t *line, const char *fmt, ...)
     return -EINVAL;
 }
 
-/* Returns the next word, or NULL at the end of the line with a message that
- * `what` is missing. */
+/* Returns the next word. At the end of the line, returns NULL with a message
+ * that `what` is missing. */
 static char *next_word(line_t *line, const char *what)
 {
     if (line->at == line->num) {
-        fail(line, "the line ends where %s should be", what);
+        fail(line, "the line ends, but %s is expected", what);
         return NULL;
     }
     return line->words[line->at++];
@@ -185,7 +185,7 @@ static int read_clause(line_t *line)
             continue;
         }
         if (line->seen & (1u << i)) {
-            return fail(line, "'%s' appears twice", clauses[i].name);
+            return fail(line, "'%s' may appear only once", clauses[i].name);
         }
         line->seen |= 1u << i;
         ++line->at;
@@ -214,15 +214,18 @@ static int check_gpu(line_t *line)
         return step->is_pair ? fail(line, "'peer' requires 'gpu'") : 0;
     }
     if (has_clause(line, "rail")) {
-        return fail(line, "'rail' and 'gpu' exclude each other");
+        return fail(line, "'rail' cannot be combined with 'gpu'");
     }
     if (step->when == SROCE_FAULT_AT_PACKET) {
-        return fail(line, "'packet' counts what rails send: use 'byte' or a "
-                          "time with 'gpu'");
+        return fail(
+            line,
+            "'packet' counts packets of rails; with 'gpu', use 'byte' or a "
+            "time");
     }
     if (step->is_pair && !sroce_fault_is_clear(&step->fault) &&
         !(step->fault.settings & SROCE_FAULT_GPU_LINK_STATES)) {
-        return fail(line, "'%s' is not for a link: it does not take 'peer'",
+        return fail(line,
+                    "'%s' does not apply to links, so it cannot have 'peer'",
                     step->fault.action->name);
     }
     return 0;
@@ -241,7 +244,7 @@ static int check_step(line_t *line)
     }
     if ((step->for_ns != 0) && (sroce_fault_is_once(&step->fault) ||
                                 sroce_fault_is_clear(&step->fault))) {
-        return fail(line, "'%s' cannot be undone: it does not take 'for'",
+        return fail(line, "'%s' has no duration, so it cannot have 'for'",
                     step->fault.action->name);
     }
     if ((step->when == SROCE_FAULT_AT_TIME) && (step->every != 0) &&
@@ -260,10 +263,11 @@ static int check_order(line_t *line, const sroce_fault_script_t *script)
 
         if ((step->when == SROCE_FAULT_AT_TIME) &&
             (before->when == SROCE_FAULT_AT_TIME) && (before->at > step->at)) {
-            return fail(line,
-                        "this time is in the past: line %u is later; "
-                        "steps must be in the order of their times",
-                        before->line);
+            return fail(
+                line,
+                "steps must be in chronological order, but line %u has a later "
+                "time",
+                before->line);
         }
     }
     return 0;
@@ -295,7 +299,7 @@ static int read_step(line_t *line, sroce_fault_script_t *script)
 static int read_seed(line_t *line, sroce_fault_script_t *script)
 {
     if (script->seed_given) {
-        return fail(line, "'seed' appears twice");
+        return fail(line, "'seed' may appear only once");
     }
     if (script->num_steps != 0) {
         return fail(line, "'seed' must precede the first step");
@@ -307,7 +311,7 @@ static int read_seed(line_t *line, sroce_fault_script_t *script)
     script->seed_given = 1;
     return (line->at == line->num)
                ? 0
-               : fail(line, "'%.40s' is one word too many: seed N",
+               : fail(line, "unexpected word '%.40s'; the syntax is 'seed N'",
                       line->words[line->at]);
 }
 
@@ -340,7 +344,7 @@ static int cut_line(line_t *line, char *cut, char *text)
     for (char *p = strtok_r(cut, " \t\r", &save); p != NULL;
          p = strtok_r(NULL, " \t\r", &save)) {
         if (line->num == SROCE_FAULT_MAX_WORDS) {
-            return fail(line, "the line has more than %d words",
+            return fail(line, "a line may have at most %d words",
                         SROCE_FAULT_MAX_WORDS);
         }
         line->words[line->num++] = p;
@@ -373,7 +377,8 @@ static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
                     line->words[0]);
     }
     if (script->num_steps == SROCE_FAULT_MAX_STEPS) {
-        return fail(line, "more than %d steps", SROCE_FAULT_MAX_STEPS);
+        return fail(line, "a script may have at most %d steps",
+                    SROCE_FAULT_MAX_STEPS);
     }
     line->step = new_step(script);
     if (line->step == NULL) {
@@ -444,7 +449,7 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
 
     name = sroce_fault_short_name(name);
     if (length > SROCE_FAULT_MAX_BYTES) {
-        snprintf(why, size, "%s:1: longer than %u bytes", name,
+        snprintf(why, size, "%s:1: a script may have at most %u bytes", name,
                  SROCE_FAULT_MAX_BYTES);
         return -EINVAL;
     }

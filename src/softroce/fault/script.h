@@ -30,7 +30,7 @@
 #define SROCE_FAULT_DEFAULT_SEED 1
 #define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
 #define SROCE_FAULT_WHY_MAX 384
-#define SROCE_FAULT_NAME_MAX 100 /* maximum script name in messages */
+#define SROCE_FAULT_NAME_MAX 100 /* length limit of script names in messages */
 
 typedef enum sroce_fault_when {
     SROCE_FAULT_AT_TIME,
@@ -40,8 +40,8 @@ typedef enum sroce_fault_when {
 
 typedef struct sroce_fault_list {
     uint64_t bits[SROCE_FAULT_MAX_INDEX / 64];
-    int all;          /* 1: *, or no list given */
-    unsigned largest; /* largest index; valid unless all */
+    int all;          /* 1 for *, or if no list was given */
+    unsigned largest; /* largest index; valid if `all` is 0 */
 } sroce_fault_list_t;
 
 typedef struct sroce_fault_step {
@@ -49,15 +49,16 @@ typedef struct sroce_fault_step {
     const char *text; /* the line without its comment and extra blanks */
     sroce_fault_when_t when;
     uint64_t at;       /* time in ns, packets or bytes */
-    uint64_t every;    /* interval in the unit of `at`; 0: only once */
-    uint64_t times;    /* executions with `every`; 0: no limit */
-    mrail_ns_t for_ns; /* duration of the setting; 0: until another step changes
-                        * it */
+    uint64_t every;    /* interval in the unit of `at`, or 0 for a single
+                        * execution */
+    uint64_t times;    /* executions with `every`, or 0 for no limit */
+    mrail_ns_t for_ns; /* duration of the setting, or 0 if it lasts until
+                        * another step changes it */
     sroce_fault_list_t nodes;
     sroce_fault_list_t rails;
-    int is_gpu; /* 1: the action is on GPUs, not on rails */
+    int is_gpu; /* 1 if the action applies to GPUs rather than rails */
     sroce_fault_list_t gpus;
-    int is_pair; /* 1: only on links from gpus to peers */
+    int is_pair; /* 1 if it applies only to links from gpus to peers */
     sroce_fault_list_t peers;
     sroce_fault_action_t fault;
 } sroce_fault_step_t;
@@ -71,14 +72,14 @@ typedef struct sroce_fault_script {
     sroce_fault_step_t *steps; /* steps in the order of the file */
 } sroce_fault_script_t;
 
-/* Returns the file name for messages. Of a long path, only the end is kept, so
- * that a message fits into SROCE_FAULT_WHY_MAX bytes. */
+/* Returns the file name for messages. If the path is long, returns only its
+ * end, so that a message fits into SROCE_FAULT_WHY_MAX bytes. */
 const char *sroce_fault_short_name(const char *path);
 
 /*
  * Parses `length` bytes of text; `name` is used in messages. Returns 0, -EINVAL
- * with "NAME:LINE: what is wrong and what was expected" in `why`, or -ENOMEM,
- * which also leaves a message in `why`.
+ * with "NAME:LINE: REASON" in `why`, or -ENOMEM, which also leaves a message in
+ * `why`.
  */
 int sroce_fault_script_parse(const char *name, const char *text, size_t length,
                              sroce_fault_script_t **script_p, char *why,
@@ -91,7 +92,8 @@ int sroce_fault_script_check(const sroce_fault_script_t *script,
                              unsigned num_nodes, unsigned num_rails,
                              unsigned num_gpus, char *why, size_t size);
 
-/* Returns the first step that sets one of these settings, or NULL. */
+/* Returns the first step that sets one of these settings, or NULL if there is
+ * none. */
 const sroce_fault_step_t *
 sroce_fault_script_uses(const sroce_fault_script_t *script, uint32_t settings);
 

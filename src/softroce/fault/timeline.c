@@ -9,16 +9,16 @@
 typedef struct fault_base {
     uint64_t first; /* value before the script */
     uint64_t value;
-    uint64_t seq;     /* sequence number of the step that set it; 0: before the
-                       * script */
+    uint64_t seq;     /* sequence number of the step that set it, or 0 if no
+                       * step has */
     uint64_t current; /* value last applied */
 } fault_base_t;
 
 /* The state of a step on one device. */
 typedef struct fault_cell {
-    uint64_t next;     /* packets or bytes; UINT64_MAX: never */
-    uint64_t left;     /* repetitions left; 0: no limit */
-    mrail_ns_t end_ns; /* end of its `for`; MRAIL_NS_NEVER: not active */
+    uint64_t next;     /* packets or bytes; UINT64_MAX for never */
+    uint64_t left;     /* repetitions left; 0 for no limit */
+    mrail_ns_t end_ns; /* end of its `for`; MRAIL_NS_NEVER if inactive */
     uint64_t seq;
 } fault_cell_t;
 
@@ -27,12 +27,13 @@ struct sroce_fault_timeline {
     sroce_fault_ops_t ops;
     unsigned num_rails;
     unsigned num_gpus;
-    unsigned first_gpu; /* devices from here on are GPUs and their links */
+    unsigned first_gpu; /* index of the first device that is a GPU or a GPU's
+                         * link */
     unsigned num_devs;
     uint64_t seq;
     mrail_ns_t next_ns;  /* minimum of all at_ns and end_ns */
     uint64_t counting;   /* cells that are waiting for a packet or byte count */
-    mrail_ns_t *at_ns;   /* [step]: next start; MRAIL_NS_NEVER: none */
+    mrail_ns_t *at_ns;   /* [step]: next start; MRAIL_NS_NEVER for none */
     uint64_t *left;      /* [step]: repetitions left, as in a cell */
     fault_cell_t *cells; /* [step * num_devs + dev] */
     fault_base_t *bases; /* [dev * NUM_STATES + setting] */
@@ -112,7 +113,7 @@ static void apply(sroce_fault_timeline_t *tl, unsigned dev, unsigned setting,
     }
 }
 
-/* Applies the value of the latest active step. */
+/* Applies the value that the latest active step sets. */
 static void refresh(sroce_fault_timeline_t *tl, unsigned dev, uint32_t settings)
 {
     for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
@@ -312,7 +313,7 @@ mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
         const sroce_fault_step_t *step = &tl->script->steps[i];
         uint64_t sent = (step->when == SROCE_FAULT_AT_PACKET) ? packets : bytes;
 
-        /* `next` is UINT64_MAX in the cells of steps that wait for no count. */
+        /* `next` is UINT64_MAX for steps that do not wait for a count. */
         if (cell_of(tl, i, dev)->next <= sent) {
             begin_counted(tl, i, dev, sent, now_ns);
             any = 1;

@@ -10,7 +10,7 @@
  * Pure: time and counters are arguments. The ops are called only when a setting
  * changes.
  *
- * Devices are numbered: rails first, as node * num_rails + rail. Behind them,
+ * Devices are numbered: rails first, as node * num_rails + rail. After them,
  * each node has num_gpus * num_gpus devices. Device gpu * num_gpus + gpu stands
  * for a GPU and, with a switch, for its link. Device gpu * num_gpus + peer is
  * the link between the two, if gpu < peer; otherwise it never changes.
@@ -29,7 +29,7 @@ typedef enum sroce_fault_event {
 
 typedef struct sroce_fault_ops {
     /* Returns a device's current value, or with healthy != 0, its value at the
-     * device's creation (used for clear). */
+     * device's creation (for `clear`). */
     uint64_t (*get)(void *arg, unsigned dev, sroce_fault_setting_t setting,
                     int healthy);
     void (*apply)(void *arg, unsigned dev, sroce_fault_setting_t setting,
@@ -67,9 +67,9 @@ mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);
 mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
                                      uint64_t packets, uint64_t bytes,
                                      mrail_ns_t now_ns);
-/* Returns 1 if a step is waiting for a packet or byte count. */
+/* Returns 1 if any step is waiting for a packet or byte count. */
 int sroce_fault_timeline_counts(const sroce_fault_timeline_t *tl);
-/* Returns 1 if neither time nor traffic can change a setting any more. */
+/* Returns 1 if neither time nor traffic can change any setting from now on. */
 int sroce_fault_timeline_done(const sroce_fault_timeline_t *tl);
 /* Restores all settings to the values that they had before the script. */
 void sroce_fault_timeline_restore(sroce_fault_timeline_t *tl);

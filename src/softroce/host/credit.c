@@ -9,21 +9,21 @@
 
 #include "softroce/host/rate.h"
 
-/* A sender that has waited this long for credit gets priority over the others.
- * Because it may have been killed or descheduled since, it keeps the priority
- * only while it retries at least every CREDIT_HEARTBEAT_NS. */
+/* A sender that has waited this long for credit gets priority over the other
+ * senders. It may have been killed or descheduled since, so it keeps the
+ * priority only as long as it retries at least every CREDIT_HEARTBEAT_NS. */
 #define CREDIT_PRIORITY_NS (50 * MRAIL_NS_PER_MS)
 #define CREDIT_HEARTBEAT_NS (1 * MRAIL_NS_PER_MS)
 
 /* Called once the packets are in the socket. The receiver will return their
- * credit, so the slot no longer records it. */
+ * credit, so the slot no longer records it as unsent. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx)
 {
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
 
-/* Returns the number of packets of `seg_bytes` that fit in `room`, at most
- * `num`. A packet that is sent alone costs more than a packet of a run, but
+/* Returns the number of packets of `seg_bytes` that fit in `room` bytes of
+ * credit, at most `num`. A single packet costs more than a packet of a run, but
  * never more than two of them. */
 static unsigned credit_num_packets(int64_t room, uint32_t seg_bytes,
                                    unsigned num)
@@ -36,8 +36,8 @@ static unsigned credit_num_packets(int64_t room, uint32_t seg_bytes,
     return room >= sroce_host_credit(seg_bytes, 1);
 }
 
-/* Takes credit for up to `num` packets of `seg_bytes`, and returns the number
- * of packets that it covers. The credit is recorded in the slot, in case this
+/* Reserves credit for up to `num` packets of `seg_bytes`, and returns the
+ * number of packets that it covers. The slot records the credit, in case this
  * process is killed. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes, unsigned num)
@@ -47,8 +47,9 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     int64_t limit = slot->rx_limit, credit;
     unsigned got;
 
-    /* The last quarter is reserved for small packets. Otherwise data from many
-     * senders could block the acknowledgements that they are waiting for. */
+    /* The last quarter is reserved for small packets. Otherwise, data from many
+     * senders could block the acknowledgements for which these senders are
+     * waiting. */
     if (seg_bytes > SROCE_RATE_SMALL_BYTES) {
         limit -= limit / 4;
     }
@@ -70,10 +71,10 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 }
 
 /*
- * Waiting senders get priority. Otherwise, the process that happens to run when
- * the receiver reads would take all the credit, and with more processes than
- * cores the others would starve. A sender that has waited CREDIT_PRIORITY_NS
- * goes first, and the others hold back as long as it keeps retrying.
+ * Gives priority to a sender that has waited for CREDIT_PRIORITY_NS; the other
+ * senders hold back as long as it keeps retrying. Otherwise, the process that
+ * happens to run when the receiver reads would reserve all the credit. With
+ * more processes than cores, the other senders would starve.
  */
 static uint64_t credit_waiter_id(const sroce_host_ctx_t *ctx)
 {

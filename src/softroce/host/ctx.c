@@ -91,7 +91,7 @@ static void sroce_ctx_init(sroce_host_ctx_t *ctx, sroce_host_dev_t *dev)
     sroce_host_ctx_set_ops(ctx);
 }
 
-/* Discards datagrams meant for the slot's previous owner. */
+/* Discards datagrams that were sent to the slot's previous owner. */
 static void sroce_ctx_drain(int fd)
 {
     char byte;
@@ -115,7 +115,7 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
 {
     sroce_slot_t *slot = ctx->slot;
 
-    /* Ignore changes that were made before the device was opened. */
+    /* Ignore changes made before the device was opened. */
     ctx->settings_gen = ctx->sdev->settings_gen;
     ctx->error_qp = ctx->sdev->error_qp;
     sroce_host_ctx_seed(ctx);
@@ -203,8 +203,8 @@ void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
 {
     sroce_control_remove(ctx);
     sroce_egress_finish(ctx);
-    /* Senders see this state and stop. Only then is the slot returned to the
-     * session daemon. */
+    /* Senders see this state and stop. The slot is then returned to the session
+     * daemon. */
     ctx->slot->state = SROCE_SLOT_JOINING;
     ctx->exported_ns = 0;
     sroce_host_ctx_export(ctx, mrail_clock_now());

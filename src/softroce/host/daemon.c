@@ -16,50 +16,51 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The session ends after this time without a process that holds it. */
+/* The session ends when no process has held it for this time. */
 #define DAEMON_GRACE_MS 200
 /* Maximum wait for another process that is creating its socket on the same
  * device, because that process may be stopped. Each further process of the
- * session adds to the limit, because many processes on few processors delay
- * each other. */
+ * session raises the limit, because many processes on few processors delay each
+ * other. */
 #define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
 #define DAEMON_JOIN_EACH_NS (500 * MRAIL_NS_PER_MS)
 /* Pause before accept() is retried if there is no free descriptor. The
- * listening socket stays readable, so polling it meanwhile would return at
- * once. */
+ * listening socket stays readable, so poll() would return immediately. */
 #define DAEMON_ACCEPT_RETRY_NS (100 * MRAIL_NS_PER_MS)
 
 typedef struct sroce_daemon_conn {
     mrail_list_t list;
     int fd;
-    int pidfd; /* -1: not a user, or no pidfd support */
+    int pidfd; /* -1 if not a user, or without pidfd support */
     int32_t pid;
     int kind; /* 0 before the first message */
     unsigned poll_index;
-    unsigned pid_index; /* index of pidfd in pollfds; 0: not polled */
-    int join_dev;       /* device of a waiting join; -1: none */
+    unsigned pid_index; /* index of pidfd in pollfds, or 0 if it is not
+                         * polled */
+    int join_dev;       /* device of a waiting join, or -1 */
     mrail_ns_t join_deadline_ns;
 } sroce_daemon_conn_t;
 
 typedef struct sroce_daemon {
     sroce_session_t *session;
     int listen_fd;
-    /* Time before which listen_fd is not polled, because accept() has failed;
-     * 0: it is polled. */
+    /* Time before which listen_fd is not polled, because accept() has failed; 0
+     * if it is polled. */
     mrail_ns_t accept_retry_ns;
     mrail_list_t conns;
     unsigned num_conns;
     unsigned num_watchers; /* connections of kind WATCH */
-    /* Time since which there have been only watchers; 0: other connections
-     * exist. */
+    /* Time since which there have been only watchers, or 0 if there are other
+     * connections. */
     mrail_ns_t idle_since_ns;
     /* [dev * SROCE_SESSION_SLOTS + slot]: the daemon's duplicate, or -1 */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
     uint8_t *broken;       /* [dev]: socket order unknown, no new sockets */
-    /* [dev]: connection that is creating socket num_sockets[dev]; NULL: none */
+    /* [dev]: connection that is creating socket num_sockets[dev], or NULL */
     sroce_daemon_conn_t **creators;
-    sroce_daemon_conn_t **owners; /* indexed like sockets; NULL: slot is free */
+    sroce_daemon_conn_t **owners; /* indexed like sockets; NULL for a free
+                                   * slot */
     struct pollfd *pollfds;
     unsigned max_pollfds;
 } sroce_daemon_t;
@@ -177,7 +178,7 @@ static int sroce_daemon_register(sroce_daemon_t *daemon,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* Refuses a JOIN, which then gets no slot. */
+/* Rejects a JOIN, so that its sender gets no slot. */
 static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
                                int status)
 {
@@ -291,7 +292,7 @@ static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     if ((fd < 0) && msg->has_fd) {
         /* The daemon has reached its descriptor limit, and the kernel has
          * dropped the descriptor. The socket may stay in the kernel's array for
-         * an unknown time. */
+         * any length of time. */
         daemon->broken[msg->dev] = 1;
         reply.status = -EMFILE;
     }
@@ -408,8 +409,8 @@ static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
         conn->poll_index = n;
         daemon->pollfds[n++] =
             (struct pollfd){.fd = conn->fd, .events = POLLIN};
-        /* poll() refuses more entries than the descriptor limit, and entries
-         * with a negative descriptor count as well. */
+        /* poll() fails with more entries than the descriptor limit. Entries
+         * with a negative descriptor count, too. */
         conn->pid_index = 0;
         if (conn->pidfd >= 0) {
             conn->pid_index = n;
@@ -481,7 +482,7 @@ static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
     }
 }
 
-/* Returns 0 when no process holds the session any more. */
+/* Returns 0 once all processes that held the session are gone. */
 static int sroce_daemon_poll(sroce_daemon_t *daemon)
 {
     int grace_ms = sroce_daemon_grace(daemon), timeout_ms, n;
@@ -584,8 +585,8 @@ int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
     close(ready_fd);
     while (!daemon_stop && sroce_daemon_poll(&daemon)) {
     }
-    /* Remove the names before the socket closes. A client that connects in
-     * between gets no reply and starts over. */
+    /* Remove the names before the socket closes. A client that connects between
+     * the two steps gets no reply and starts over. */
     sroce_session_unlink(name);
     close(daemon.listen_fd);
     sroce_session_hold_close(hold);

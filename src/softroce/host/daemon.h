@@ -6,17 +6,17 @@
  * All processes that use a device receive on one UDP port. The kernel selects a
  * socket by its index in an array, and when a socket closes, it moves the last
  * one into the gap. Without the daemon, a process that exits or is killed would
- * therefore renumber the sockets of others, and no process could find out the
- * new order. Because the daemon holds duplicates, no socket ever closes: the
- * slot number remains the index for the life of the session, and the selector
- * program stays valid. A free slot is reused together with its socket.
+ * therefore renumber the sockets of others, and processes could not find out
+ * the new order. Because the daemon holds duplicates, no socket ever closes:
+ * the slot number remains the index for the life of the session, and the
+ * selector program stays valid. A free slot is reused together with its socket.
  *
- * When a process dies, which the daemon detects by its pidfd or the end of its
- * connection, the daemon returns its reservations. It also notifies processes
- * when settings change, and removes the session when no process holds it any
- * more.
+ * The daemon detects the death of a process by its pidfd or the end of its
+ * connection, and then returns the process's reservations. It also notifies
+ * processes when settings change, and removes the session once no process holds
+ * it.
  *
- * The daemon never touches a packet. If it is killed, running jobs continue,
+ * The daemon does not handle packets. If it is killed, running jobs continue,
  * but new processes fail with a message.
  *
  * Connections are of type SOCK_SEQPACKET, and are accepted only from the same
@@ -40,7 +40,8 @@ typedef enum sroce_daemon_op {
     SROCE_DAEMON_LEAVE, /* dev, slot */
     /* Received: notify all users. Sent: settings have changed. */
     SROCE_DAEMON_NOTIFY,
-    SROCE_DAEMON_WATCH /* ends with the session, and does not keep it alive */
+    SROCE_DAEMON_WATCH /* does not keep the session alive; closed when it
+                        * ends */
 } sroce_daemon_op_t;
 
 typedef struct sroce_daemon_msg {
@@ -52,7 +53,7 @@ typedef struct sroce_daemon_msg {
      * (another process did not finish joining). BOUND: -EMFILE (the daemon lost
      * this socket). */
     int32_t status;
-    /* 1: a descriptor came with the message. The kernel drops it if the
+    /* 1 if a descriptor came with the message. The kernel drops it if the
      * receiver has reached its descriptor limit. */
     uint32_t has_fd;
 } sroce_daemon_msg_t;
@@ -66,8 +67,8 @@ int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
                      int ready_fd);
 
 /* Connects a client. Returns the descriptor of an accepted connection, or
- * -errno. -ENOENT and -ECONNREFUSED mean that there is no session daemon or
- * that it is ending. */
+ * -errno. -ENOENT and -ECONNREFUSED mean that there is no session daemon, or
+ * that it is about to exit. */
 int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind);
 
 /* Send or receive one message. *fd_p is set to the descriptor that came with

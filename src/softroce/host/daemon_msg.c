@@ -38,9 +38,9 @@ int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd)
     return 0;
 }
 
-/* Takes the descriptor from a message and returns it, or -1 if there is none.
- * CMSG_SPACE rounds up, so that the buffer may hold two. Both are then
- * closed. */
+/* Returns the descriptor in a message, or -1 if there is none. CMSG_SPACE
+ * rounds up, so the buffer may hold two descriptors. In that case, closes both
+ * and returns -1. */
 static int sroce_daemon_take_fd(struct msghdr *mh)
 {
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(mh);
@@ -122,7 +122,7 @@ int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind)
         ret = sroce_daemon_recv(conn, &msg, NULL, 0);
     }
     if (ret != 0) {
-        /* The daemon ended after connect() and before it replied. */
+        /* The daemon exited after connect() and before it replied. */
         ret = (ret == -EPIPE) ? -ECONNREFUSED : ret;
         goto err_close;
     }

@@ -9,7 +9,7 @@
 
 #define EGRESS_DELAY_MAX_BYTES (64u << 20)
 /* Maximum time that a closing device waits for the packets in the delay line.
- * The rest leave early. */
+ * The remaining packets leave early. */
 #define EGRESS_FINISH_NS (100 * MRAIL_NS_PER_MS)
 #define EGRESS_FLIPS 4 /* maximum number of flipped bits in a packet */
 
@@ -35,8 +35,8 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     }
 }
 
-/* Sends packets with the credit that the caller took. Packets to external hosts
- * need no credit. */
+/* Sends packets with the credit that the caller has reserved. Packets to
+ * external hosts need no credit. */
 static void egress_transmit(sroce_host_ctx_t *ctx,
                             const sroce_egress_load_t *load, int has_credit)
 {
@@ -152,7 +152,7 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
 {
     mrail_list_t *pos = &ctx->delayed;
 
-    /* The right place is nearly always the end. It is earlier only if the delay
+    /* The position is nearly always the end. It is earlier only if the delay
      * has been reduced or there are several destinations. */
     while ((pos->prev != &ctx->delayed) &&
            (mrail_list_entry(pos->prev, sroce_host_batch_t, list)->due_ns >
@@ -164,8 +164,8 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
 }
 
 /* Splits a batch whose packets may be duplicated or delayed into one batch per
- * packet. All of them go through the delay line, so that the other packets keep
- * their order. */
+ * packet. All batches go through the delay line, which preserves the order of
+ * the other packets. */
 static void egress_scatter(sroce_host_ctx_t *ctx,
                            const sroce_egress_load_t *rest,
                            const egress_faults_t *f, mrail_ns_t due_ns)
@@ -227,7 +227,7 @@ static void egress_apply_faults(sroce_host_ctx_t *ctx,
     }
     egress_batch_filter(ctx, batch, f);
     egress_batch_load(batch, &iov, &rest);
-    /* A batch gives up its credit when it enters the delay line and takes
+    /* A batch returns its credit when it enters the delay line, and reserves
      * credit again when it leaves. Otherwise a long delay would tie up the
      * receiver's whole buffer. */
     lost = sroce_host_credit(load->length, load->num_pkts);
@@ -315,8 +315,8 @@ void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     egress_transmit(ctx, load, has_credit);
 }
 
-/* Takes credit for a batch. Returns 1 with *load_p set, 0 if credit is short,
- * or -1 if there is no receiver. */
+/* Reserves credit for a batch. Returns 1 with *load_p set, 0 if credit is
+ * short, or -1 if there is no receiver. */
 static int egress_batch_take(sroce_host_ctx_t *ctx,
                              const sroce_host_batch_t *batch, struct iovec *iov,
                              sroce_egress_load_t *load_p)
@@ -340,7 +340,7 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
         sroce_credit_commit(ctx);
         return 0;
     }
-    /* Credit was taken for full packets, so return the part that the last
+    /* Credit was reserved for full packets, so return the part that the last
      * packet does not need. */
     sroce_credit_return(batch->dest_dev, batch->dest_slot,
                         credit -

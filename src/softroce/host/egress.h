@@ -30,7 +30,7 @@ static inline int sroce_egress_dest_is_alive(int dest_dev, unsigned dest_slot)
            SROCE_SLOT_LIVE;
 }
 
-/* Sends packets, unless a fault intervenes. The caller has taken credit for
+/* Sends packets, unless a fault intervenes. The caller has reserved credit for
  * them; packets to external hosts need none. */
 void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        int has_credit, mrail_ns_t now_ns);

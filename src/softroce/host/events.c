@@ -90,9 +90,10 @@ void sroce_event_check_port(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Removes the records for which keep() returns 0; the others stay in order. The
- * caller holds ctx->lock, which excludes writers. There is no concurrent
- * reader, because it would be using an object that is being destroyed. */
+/* Removes the records for which keep() returns 0; all other records stay in
+ * order. The caller holds ctx->lock, which excludes writers. There is no
+ * concurrent reader, because it would be using an object that is being
+ * destroyed. */
 static void sroce_event_filter(int read_fd, int write_fd, size_t size,
                                int (*keep)(const void *record, const void *arg),
                                const void *arg)
@@ -185,7 +186,7 @@ static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
             return -1;
         }
         pthread_mutex_lock(&ctx->lock);
-        /* Another reader may have been faster, so this checks again under the
+        /* Another reader may have read the record, so check again under the
          * lock, which only one reader holds. */
         if ((poll(&pollfd, 1, 0) == 1) &&
             (read(fd, record, size) == (ssize_t)size)) {
@@ -271,8 +272,8 @@ int sroce_event_get_async(sroce_host_ctx_t *ctx, struct ibv_async_event *event)
     return 0;
 }
 
-/* Port events are not counted: they do not name a device, and nothing waits for
- * their acknowledgement. */
+/* Port events are not counted: they do not name a device, and this library
+ * never waits for their acknowledgement. */
 void sroce_event_ack_async(struct ibv_async_event *event)
 {
     sroce_host_ctx_t *ctx;

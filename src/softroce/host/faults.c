@@ -3,10 +3,10 @@
 
 #include "base/util.h"
 
-#define NONE 0 /* means "no field", because the field at offset 0 is constant */
+#define NONE 0 /* means "no field"; the field at offset 0 is constant */
 #define FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Where each setting is stored: its number, span, rate, and bit in `faults`. */
+/* Location of each setting: its number, span, rate, and bit in `faults`. */
 static const struct {
     size_t number;
     size_t span_us;

@@ -1,7 +1,7 @@
 /*
  * Faults on live software rails: the settings of fault/action.h, kept in a
  * session's shared memory. Any process of the session may call these functions.
- * Jobs notice a change when they next read the settings, or at once if the
+ * Jobs notice a change when they next read the settings, or immediately if the
  * session daemon notifies them.
  */
 #ifndef MRAIL_SROCE_FAULTS_H

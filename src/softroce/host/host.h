@@ -34,18 +34,17 @@
 #define SROCE_HOST_MAX_SPORT_SOCKS 64
 #define SROCE_HOST_SPORT_BUCKETS 128
 /* Receive buffer to request. The kernel grants up to net.core.rmem_max, 212992
- * by default. External hosts take no credit, so all data that they have in
- * flight must fit (rdma_rxe: 512 KB for each queue pair, and all data of a
- * READ). */
+ * by default. External hosts do not use credit, so all of their data in flight
+ * must fit (rdma_rxe: 512 KB for each queue pair, and all data of a READ). */
 #define SROCE_HOST_RCVBUF (4 << 20)
 #define SROCE_HOST_SNDBUF (4 << 20)
-/* Kernel memory that a packet in a run takes in addition to its bytes (sk_buff,
- * head). A measured small packet took 768 bytes; the rest is a safety
+/* Kernel memory that a packet in a run uses in addition to its bytes (sk_buff,
+ * head). A small packet used 768 bytes in a measurement; the rest is a safety
  * margin. */
 #define SROCE_HOST_PKT_OVERHEAD 832
-/* A packet that is sent alone takes the sk_buff and one allocation for its
- * bytes, its headers and the end of the head, rounded up to a power of two. In
- * measurements, 3700 bytes took 4352, and 3800 took 8448. */
+/* A single packet uses the sk_buff and one allocation for its bytes, its
+ * headers and the end of the head, rounded up to a power of two. In
+ * measurements, 3700 bytes used 4352, and 3800 used 8448. */
 #define SROCE_HOST_SINGLE_HEAD 400
 #define SROCE_HOST_SINGLE_SKB 256
 #define SROCE_HOST_RX_BYTES 65536
@@ -62,14 +61,15 @@ typedef struct sroce_host_dev {
 } sroce_host_dev_t;
 
 typedef struct sroce_host_proc {
-    int enabled; /* MRAIL_SOFT is set: real devices are hidden */
+    int enabled; /* 1 if MRAIL_SOFT is set; hides real devices */
     sroce_session_t *session;
     unsigned node;
     unsigned num_devs;
     sroce_host_dev_t devs[SROCE_SESSION_MAX_RAILS];
     pthread_mutex_t lock;
     mrail_list_t ctxs; /* list of sroce_host_ctx_t */
-    int conn;          /* connection to the session daemon; -1: none or lost */
+    int conn;          /* connection to the session daemon, or -1 if none or
+                        * lost */
     int daemon_lost;
     pid_t pid; /* id of this process, updated after fork */
     pthread_t thread;
@@ -93,7 +93,7 @@ typedef struct sroce_host_batch {
     mrail_list_t list;
     mrail_ns_t due_ns;
     uint32_t dst_ip;
-    int dest_dev; /* device index, -1: outside the session */
+    int dest_dev; /* device index, or -1 if outside the session */
     unsigned dest_slot;
     uint16_t sport;
     uint8_t tos;
@@ -118,15 +118,15 @@ typedef struct sroce_host_qp {
     mrail_list_t list; /* the list of `sched` */
     sroce_host_qp_sched_t sched;
     mrail_ns_t wake_ns;
-    uint32_t dest_qpn;       /* RC: the peer's; 0: not connected */
-    uint32_t reserved_bytes; /* bytes reserved at the rates; 0: none */
+    uint32_t dest_qpn;       /* RC: the peer's QPN, or 0 if not connected */
+    uint32_t reserved_bytes; /* bytes reserved at the rates, or 0 */
     mrail_ns_t departure_ns; /* time at which the reserved bytes may leave */
     uint64_t poll_epoch; /* poll since which `posts` counts, see verbs_ops.c */
     unsigned posts;
-    mrail_ns_t credit_since_ns; /* start of the wait for credit; 0: none */
-    int backlogged;             /* 1: the last batch left work behind */
+    mrail_ns_t credit_since_ns; /* start of the wait for credit, or 0 */
+    int backlogged;             /* 1 if the last batch left requests unsent */
     uint32_t dest_ip;           /* address of dest_dev */
-    int dest_dev;               /* device index, -1: outside the session */
+    int dest_dev;               /* device index, or -1 if outside the session */
     sroce_host_batch_t *held;   /* UD: a packet waiting for credit */
     unsigned events_reported;   /* async events read by the application */
     int sq_sig_all;             /* creation attribute, for ibv_query_qp() */
@@ -155,7 +155,7 @@ typedef struct sroce_host_pd {
 typedef struct sroce_host_mr {
     struct ibv_mr ibv;
     sroce_mr_t *core;
-    void *map; /* mapping of a dma-buf; NULL: memory of the application */
+    void *map; /* mapping of a dma-buf; NULL for the application's memory */
     size_t map_length;
 } sroce_host_mr_t;
 
@@ -169,7 +169,8 @@ struct sroce_host_ctx {
     sroce_host_dev_t *dev;
     sroce_session_dev_t *sdev;
     sroce_slot_t *slot;
-    pid_t pid;           /* process that opened it; children must not use it */
+    pid_t pid;           /* process that opened it; its children must not use
+                          * it */
     unsigned dev_index;  /* index in the session */
     unsigned slot_index; /* index on the device */
     sroce_dev_t *core;
@@ -193,8 +194,8 @@ struct sroce_host_ctx {
     mrail_list_t ready;
     mrail_list_t waiting;
     mrail_ns_t next_wake_ns; /* minimum wake_ns in `waiting` */
-    int worked; /* 1: packets were sent or received since the last reset */
-    int recheck_waiting;  /* 1: waiting QPs may have replies */
+    int worked; /* 1 if packets were sent or received since the last reset */
+    int recheck_waiting;  /* 1 if waiting QPs may have replies */
     mrail_list_t delayed; /* list of sroce_host_batch_t, ordered by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
@@ -202,8 +203,8 @@ struct sroce_host_ctx {
     unsigned num_sports;
     mrail_rng_t rng;
     mrail_ns_t exported_ns;
-    uint64_t core_base[SROCE_CORE_CNT_MAX]; /* counts that the slot's previous
-                                             * owners left */
+    uint64_t core_base[SROCE_CORE_CNT_MAX]; /* counts left by the slot's
+                                             * previous owners */
     sroce_txrun_t run;
 
     uint64_t poll_epoch; /* number of polls */
@@ -259,8 +260,8 @@ static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
     return MRAIL_LIKELY(ctx->pid == sroce_host.pid);
 }
 
-/* Returns 1 if the rail is paused. A paused rail neither sends nor receives,
- * but loses nothing. */
+/* Returns 1 if the rail is paused. A paused rail neither sends nor receives
+ * packets, but does not lose any. */
 static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
 {
     return (atomic_load_explicit(&ctx->sdev->faults, memory_order_relaxed) &
@@ -332,8 +333,8 @@ int64_t sroce_net_rx_limit(int fd);
 unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
 /* Returns 0, or -errno if the kernel did not accept the packets. This includes
  * -EAGAIN (the send buffer is full, which never happens on the loopback
- * interface). The packets are then lost, as on a wire; the caller keeps no
- * copy. */
+ * interface). The packets are then lost, as on a wire, because the caller keeps
+ * no copy. */
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
@@ -344,15 +345,15 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- credit.c; ctx->lock is held ---- */
 
-/* Takes credit for n <= `num` packets of `seg_bytes` to a process of the
+/* Reserves credit for n <= `num` packets of `seg_bytes` to a process of the
  * session, and returns n. The amount is the sroce_host_credit() of a run of n
- * packets, which suffices for any part of that run. The slot records it as
+ * packets, which is enough for any part of that run. The slot records it as
  * unsent until it is committed or returned. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
-/* Like sroce_credit_take(), but for a queue pair, which is queued if there is
- * too little credit. Small packets are not queued. */
+/* Like sroce_credit_take(), but for a queue pair, which waits in a queue if
+ * there is too little credit. Small packets are not queued. */
 unsigned sroce_credit_take_queued(sroce_host_qp_t *qp, unsigned dest_slot,
                                   uint32_t seg_bytes, unsigned num,
                                   mrail_ns_t now_ns);
@@ -362,7 +363,7 @@ void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
  * credit. */
 void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
-/* Restarts the random numbers from the seed of the session or of a script. */
+/* Reseeds the random numbers from the session or a script. */
 void sroce_host_ctx_seed(sroce_host_ctx_t *ctx);
 
 /* ---- tx.c; ctx->lock is held ---- */
@@ -372,8 +373,8 @@ void sroce_tx_activate(sroce_host_qp_t *qp);
 void sroce_tx_finish(sroce_host_qp_t *qp);
 void sroce_tx_remove(sroce_host_qp_t *qp); /* called before a QP is destroyed */
 void sroce_tx_progress(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
-/* Returns the time of the next packet to send, or MRAIL_NS_NEVER if nothing is
- * waiting. */
+/* Returns the time of the next packet to send, or MRAIL_NS_NEVER if no packet
+ * is waiting. */
 mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 

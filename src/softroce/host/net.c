@@ -84,7 +84,7 @@ int sroce_net_bind_rx(uint32_t addr, int *fd_p)
     sroce_net_set(*fd_p, SOL_SOCKET, SO_RCVBUF, SROCE_HOST_RCVBUF);
     sroce_net_set(*fd_p, IPPROTO_IP, IP_RECVTOS, 1);
     sroce_net_set(*fd_p, IPPROTO_UDP, UDP_GRO, 1);
-    /* Replaces the group's program with an identical one; there is no gap. */
+    /* Replaces the group's program with an identical one, without a gap. */
     ret = sroce_net_attach_selector(*fd_p);
     if (ret != 0) {
         close(*fd_p);
@@ -102,8 +102,6 @@ int64_t sroce_net_rx_limit(int fd)
      * only three quarters count. */
     return (int64_t)granted * 3 / 4;
 }
-
-/* ---- Source ports ---- */
 
 static sroce_host_sport_t **sroce_net_sport_bucket(sroce_host_ctx_t *ctx,
                                                    uint16_t port)
@@ -147,7 +145,7 @@ static int sroce_net_sport_open(sroce_host_ctx_t *ctx, uint16_t port)
     }
     /* Packets queued in a shaped link still count against the socket. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_SNDBUF, SROCE_HOST_SNDBUF);
-    /* The socket is never read, because nothing is sent to these ports. */
+    /* The socket is never read, because no packets are sent to these ports. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_RCVBUF, 1);
     sport->port = port;
     sport->next = *bucket;
@@ -291,8 +289,8 @@ static int sroce_net_read(sroce_host_ctx_t *ctx, sroce_net_batch_t *batch)
 }
 
 /* Returns the credit of a received batch. The counter must stay >= 0, because
- * packets from external hosts have no credit, and that of a dead sender may
- * have been reclaimed already. */
+ * packets from external hosts have no credit, and the credit of a dead sender
+ * may already have been reclaimed. */
 static void sroce_net_return_credit(sroce_host_ctx_t *ctx, int64_t bytes)
 {
     _Atomic int64_t *held = &ctx->slot->rx_held;

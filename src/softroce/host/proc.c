@@ -89,8 +89,8 @@ static void sroce_host_init(void)
     if ((name == NULL) || (name[0] == '\0')) {
         return;
     }
-    /* Hide the real devices even if an error follows, because a job must not
-     * use rails that it did not request. */
+    /* Hide the real devices even if an error follows: a job must not use rails
+     * that it did not request. */
     sroce_host.enabled = 1;
     if (sroce_session_name_check(name) != 0) {
         sroce_host_warn("MRAIL_SOFT is not the name of a session");
@@ -137,8 +137,9 @@ static void sroce_host_on_notify(void)
 
 static void sroce_host_lose_daemon(void)
 {
-    sroce_host_warn("the session daemon is gone; running traffic continues, "
-                    "but new processes cannot join");
+    sroce_host_warn(
+        "the session daemon has exited; existing connections continue, but new "
+        "processes cannot join");
     close(sroce_host.conn);
     sroce_host.conn = -1;
     sroce_host.daemon_lost = 1;
@@ -209,7 +210,7 @@ static void sroce_host_explain_join(int error)
     switch (error) {
     case -ENOSPC:
         sroce_host_warn("all process slots of the device are taken: a rail "
-                        "of a node can be opened at most 128 times at once");
+                        "of a node can be opened by at most 128 processes");
         break;
     case -EMFILE:
         sroce_host_warn(
@@ -219,16 +220,17 @@ static void sroce_host_explain_join(int error)
         break;
     case -ETIMEDOUT:
         sroce_host_warn(
-            "another process has been opening this device for seconds and may "
-            "be stopped; continue or end it, then start this program again");
+            "another process has been opening this device for seconds, and may "
+            "be stopped; resume or kill it, then start this program again");
         break;
     default:
         sroce_host_warn("the session daemon assigned no slot");
     }
 }
 
-/* Creates the socket of a slot that is used for the first time. The socket must
- * be in this process's network namespace. The session daemon keeps a copy. */
+/* Creates the socket of a slot that is used for the first time. This process
+ * creates it so that it is in its network namespace. The session daemon keeps a
+ * duplicate. */
 static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
 {
     sroce_daemon_msg_t bound = {

@@ -1,13 +1,13 @@
 /*
  * Progress. While the application polls, its own thread does the work. One
- * control thread per process attends to the devices whose application is
- * absent, because it computes, blocks on a completion channel, or is only a
+ * control thread per process serves the devices whose application does not
+ * poll, because it computes, blocks on a completion channel, or is only a
  * target of other processes.
  *
  * Each context counts the application's calls, and the control thread reads the
  * counts every millisecond as long as any of them changes. It adds the receive
- * sockets of idle contexts to its epoll set and reads them at once. If no count
- * changes, it sleeps until a packet arrives or a protocol timer expires.
+ * sockets of idle contexts to its epoll set and reads them immediately. If no
+ * count changes, it sleeps until a packet arrives or a protocol timer expires.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 #define PROGRESS_RX_MESSAGES 8
-/* Peers outside the session take no credit, so the socket is read at least once
- * in this many progress calls. */
+/* Peers outside the session do not use credit, so the socket is read at least
+ * once in this many progress calls. */
 #define PROGRESS_RX_EVERY 32
 #define CONTROL_CHECK_NS (1 * MRAIL_NS_PER_MS)
 /* Pause after finding that the application holds the lock. */
@@ -41,7 +41,7 @@
 #define CONTROL_EVENTS 16
 #define CONTROL_STACK (256 * 1024)
 
-/* Applies the settings that have changed since the last settings_gen. */
+/* Applies the settings that have changed since the previous settings_gen. */
 static void sroce_take_changed_settings(sroce_host_ctx_t *ctx,
                                         uint32_t settings_gen)
 {
@@ -100,12 +100,12 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Control thread ---- */
 
-/* used only by the control thread */
 static int control_no_epoll; /* sleep without the epoll set this time */
 static int control_is_notified =
     1; /* the connection to the session daemon may be readable */
 static int control_has_received; /* the last iteration received packets */
-static int control_is_spinning;  /* 1: this iteration does not follow a sleep */
+static int control_is_spinning;  /* 1 if this iteration does not follow a
+                                  * sleep */
 
 void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
 {
@@ -128,8 +128,8 @@ void sroce_control_arm(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Drives one context if its application is absent. Returns the time of the next
- * call. */
+/* Drives one context if its application does not poll. Returns the time of the
+ * next call. */
 static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
 {
     uint64_t app_calls =
@@ -142,7 +142,7 @@ static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
         return mrail_clock_now() + CONTROL_CHECK_NS;
     }
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
-        /* The application is present. Its socket may be readable, but must not
+        /* The application is polling. Its socket may be readable, but must not
          * wake the control thread. */
         control_no_epoll = 1;
         return mrail_clock_now() + CONTROL_BUSY_NS;
@@ -211,7 +211,7 @@ static void sroce_control_sleep(mrail_ns_t at_ns)
     int num;
 
     /* Always pause, because a mutex is not fair, and the application may be
-     * waiting for one that this thread has just released. */
+     * waiting for a mutex that this thread has just released. */
     sleep_ns = MRAIL_MIN(sleep_ns, CONTROL_MAX_NS);
     sleep_ns = MRAIL_MAX(sleep_ns, CONTROL_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
@@ -232,10 +232,10 @@ static void sroce_control_sleep(mrail_ns_t at_ns)
     }
 }
 
-/* If a yield takes this long, other processes occupy the cores and do not
- * yield. On Linux 6.18, with 16 busy loops on two cores, a yield took up to 4
- * seconds, and peers would take this process for dead. The thread then sleeps
- * for CONTROL_YIELD_BACKOFF_NS instead. */
+/* If a yield takes this long, other processes occupy the cores without
+ * yielding. On Linux 6.18, with 16 busy loops on two cores, a yield took up to
+ * 4 seconds, so that peers would declare this process dead. The thread then
+ * sleeps for CONTROL_YIELD_BACKOFF_NS instead. */
 #define CONTROL_YIELD_LONG_NS (20 * MRAIL_NS_PER_MS)
 #define CONTROL_YIELD_BACKOFF_NS (1 * MRAIL_NS_PER_SEC)
 
@@ -346,7 +346,7 @@ int sroce_control_add(sroce_host_ctx_t *ctx)
     return ret;
 }
 
-/* Number of attempts to take a lock that another running thread may hold. */
+/* Number of attempts to acquire a lock that another running thread may hold. */
 #define EXIT_TRIES 1000
 
 static int sroce_exit_lock(pthread_mutex_t *lock)
@@ -362,7 +362,7 @@ static int sroce_exit_lock(pthread_mutex_t *lock)
 
 /* Exports the counters of a process that exits without closing its devices.
  * They may never have been exported before, because the control thread exports
- * them only when it finds the application absent. */
+ * them only if the application does not poll. */
 __attribute__((destructor)) static void sroce_exit_export(void)
 {
     sroce_host_ctx_t *ctx;

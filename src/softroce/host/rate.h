@@ -5,7 +5,7 @@
  * time, which is fair for any number of senders and any polling rates.
  *
  * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender with a backlog
- * may be late because it was descheduled. It may then make up for
+ * may be late because it was descheduled. It may then catch up by
  * SROCE_RATE_LATE_NS, because the queue of a real NIC would not have been late.
  *
  * Small packets (acknowledgements, wire-up, barriers) do not queue behind other
@@ -26,8 +26,9 @@
 #define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_SMALL_BYTES 512
 
-/* Reserves `bytes`, and returns the time at which they may leave, or 0 for
- * immediately. depth_ns is SROCE_RATE_IDLE_NS or SROCE_RATE_LATE_NS. */
+/* Reserves `bytes`, and returns the time at which they may leave, or 0 if they
+ * may leave immediately. depth_ns is SROCE_RATE_IDLE_NS or
+ * SROCE_RATE_LATE_NS. */
 static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
                                             uint32_t bytes, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
@@ -48,7 +49,7 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
     return at_ns;
 }
 
-/* Returns 1 if a small packet can leave at once. */
+/* Returns 1 if a small packet can leave immediately. */
 static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
                                          mrail_ns_t now_ns)
 {
@@ -56,9 +57,9 @@ static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
            (bucket->small_tat <= now_ns * 64);
 }
 
-/* Gives back reserved bytes that were not sent. If the rate has changed since,
- * this may be more than the limiter has reserved, namely if there was no limit
- * at the time of the reservation. */
+/* Returns reserved bytes that were not sent. If the rate had no limit at the
+ * time of the reservation, this may exceed the bytes that the limiter has
+ * reserved. */
 static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
 {
     uint64_t rate_bytes_per_s =

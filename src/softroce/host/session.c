@@ -125,7 +125,7 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
  * Claims the addresses of a base. Two sessions must not share addresses,
  * because SO_REUSEPORT would put their sockets into one group. The RoCE ports
  * remain unbound until a device is opened, so they cannot show that a base is
- * taken. Instead, every session has a socket on another port of its first
+ * in use. Instead, every session has a socket on another port of its first
  * address.
  *
  * A socket is better than a lock file, because the kernel closes it when the
@@ -151,9 +151,9 @@ static int sroce_session_take_base(const sroce_session_params_t *params,
     return 0;
 }
 
-/* Claims the base that the caller requested. Waits if it is taken, because its
- * session may be ending, or another process may be creating the session with
- * this name. */
+/* Claims the base that the caller requested. Waits if it is in use, because its
+ * session may be about to end, or another process may be creating the session
+ * of this name. */
 static int sroce_session_await_base(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {
@@ -200,7 +200,7 @@ static int sroce_session_await_list(const sroce_session_params_t *params,
     return 0;
 }
 
-/* Claims the base given by the hash of the name, or the next free one. */
+/* Claims the base given by the hash of the name, or the next free base. */
 static int sroce_session_pick_base(const sroce_session_params_t *params,
                                    const char *path, uint32_t *base_p,
                                    int *fd_p)

@@ -33,8 +33,8 @@
 #define SROCE_SESSION_QPN_BITS (24 - SROCE_SESSION_SLOT_BITS)
 
 #define SROCE_SESSION_DEFAULT_MTU 4096
-/* UDP port of the socket that marks a session's base as taken, outside the
- * source port range and the kernel's ephemeral ports. */
+/* UDP port of the socket that marks a session's base as in use. It is outside
+ * the source port range and the kernel's ephemeral ports. */
 #define SROCE_SESSION_BASE_PORT 4792
 
 /* Flags of a session, which never change. */
@@ -62,7 +62,7 @@ typedef enum sroce_counter {
     SROCE_CNT_DROP_SHORT,     /* too short for a destination QPN */
     SROCE_CNT_DROP_MISROUTED, /* addressed to another process's QPN */
     SROCE_CNT_DROP_DELAY,     /* the delay line was full */
-    SROCE_CNT_DROP_SEND,      /* the kernel refused the packets */
+    SROCE_CNT_DROP_SEND,      /* the kernel did not accept the packets */
     SROCE_CNT_DROP_KERNEL,    /* the receive socket overflowed (SO_MEMINFO) */
     SROCE_CNT_WAIT_RATE,      /* sends delayed by a rate limit */
     SROCE_CNT_WAIT_CREDIT,    /* sends delayed by socket-buffer credit */
@@ -77,8 +77,8 @@ typedef enum sroce_counter {
 
 extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 
-/* Bits of sroce_session_dev_t.faults, which the packet path tests. The bit of a
- * fault that has a value is set as long as the value is not zero. */
+/* Bits of sroce_session_dev_t.faults, which the packet path tests. If a fault
+ * has a value, its bit is set as long as the value is not zero. */
 #define SROCE_RAIL_BLACKHOLE_TX 0x01u
 #define SROCE_RAIL_BLACKHOLE_RX 0x02u
 #define SROCE_RAIL_PAUSE 0x04u
@@ -101,13 +101,13 @@ typedef struct sroce_slot {
     _Alignas(64) _Atomic int64_t rx_held;
     _Atomic int64_t rx_limit; /* upper limit of rx_held */
     /* The sender that has waited longest for credit, as (start of its wait in
-     * us) << 16 | sender; 0: none. While it waits, it refreshes the
+     * us) << 16 | sender; or 0 if none waits. While it waits, it refreshes the
      * heartbeat. */
     _Atomic uint64_t waiter;
     _Atomic uint64_t waiter_heartbeat_ns;
     /* Bytes that this process has reserved at another slot and may not have
-     * sent yet; pend_bytes == 0: none. The daemon returns them if the process
-     * dies. */
+     * sent yet; pend_bytes is 0 if there are none. The daemon returns them if
+     * the process dies. */
     _Alignas(64) _Atomic uint32_t pend_bytes;
     _Atomic uint32_t pend_dev;
     _Atomic uint32_t pend_slot;
@@ -119,7 +119,7 @@ typedef struct sroce_slot {
 
 /* A rate shared by all processes of a device (see rate.h). */
 typedef struct sroce_bucket {
-    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
+    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0 if unlimited */
     _Atomic uint64_t tat;       /* next departure, in units of rate.h */
     _Atomic uint64_t small_tat; /* next departure, small packets only */
 } sroce_bucket_t;
@@ -130,12 +130,12 @@ typedef struct sroce_session_dev {
     uint32_t addr; /* IPv4 address, network order; constant */
     uint32_t reserved;
     uint64_t first_rate_bytes_per_s;    /* rate at creation; constant */
-    _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
+    _Alignas(64) _Atomic uint32_t down; /* 1 if the port is down */
     _Atomic uint32_t loss_ppm;       /* loss rate of sent and received packets,
                                 * 0..1000000 */
     _Atomic uint32_t delay_us;       /* delay of sent and received packets */
     _Atomic uint32_t write_delay_us; /* delay before WRITEs become visible */
-    _Atomic uint32_t faults;         /* SROCE_RAIL_*; 0: none */
+    _Atomic uint32_t faults;         /* SROCE_RAIL_* */
     _Atomic uint32_t dup_ppm;
     _Atomic uint32_t reorder_ppm;
     _Atomic uint32_t reorder_us; /* largest extra delay */
@@ -144,7 +144,7 @@ typedef struct sroce_session_dev {
     _Atomic uint32_t settings_gen;
     _Atomic uint32_t seeds;    /* number of restarts of the random numbers */
     _Atomic uint64_t error_qp; /* number of requests << 32 | every n-th */
-    _Atomic uint64_t seed;     /* seed of the random numbers; 0: use the
+    _Atomic uint64_t seed;     /* seed of the random numbers, or 0 for the
                                 * session's seed */
     sroce_bucket_t egress;
     sroce_bucket_t ingress;
@@ -154,7 +154,7 @@ typedef struct sroce_session_dev {
 typedef struct sroce_session {
     uint64_t magic;
     uint32_t version;
-    uint32_t ready; /* 1: all fields are valid */
+    uint32_t ready; /* 1 once all fields are valid */
     uint64_t size;  /* size of the file */
     uint32_t uid;
     uint32_t flags; /* SROCE_SESSION_F_* */
@@ -163,7 +163,7 @@ typedef struct sroce_session {
     uint32_t mtu; /* largest path MTU of the ports, bytes: 256..4096 */
     uint32_t slots_per_dev;
     uint64_t seed;              /* seed of the random faults */
-    _Atomic int32_t script_pid; /* process that runs a fault script; 0: none */
+    _Atomic int32_t script_pid; /* process that runs a fault script, or 0 */
     char name[SROCE_SESSION_NAME_MAX + 1];
     /* With SROCE_SESSION_F_LIST: copies of devs[].addr, for a fast search. */
     uint32_t addrs[SROCE_SESSION_MAX_DEVS];
@@ -184,11 +184,11 @@ typedef struct sroce_session_params {
     unsigned mtu;
     uint32_t flags;
     uint64_t seed;
-    /* Both directions of rail r on every node, in bytes per second; 0: no
+    /* Both directions of rail r on every node, in bytes per second; 0 for no
      * limit. */
     uint64_t rate_bytes_per_s[SROCE_SESSION_MAX_RAILS];
-    /* First octets of the addresses: rail r of node k is base + (r+1, k+1). 0:
-     * 127.S, with S from a hash of the name, or the next S that is free. */
+    /* First octets of the addresses: rail r of node k is base + (r+1, k+1). 0
+     * stands for 127.S, with S from a hash of the name, or the next free S. */
     uint32_t base_addr; /* host byte order, low 16 bits 0 */
     /* A list that replaces base_addr and rate_bytes_per_s, or NULL. Entry [node
      * * num_rails + rail] has an address (host byte order) and a rate. The rate
@@ -218,12 +218,12 @@ typedef struct sroce_session_hold {
 
 /*
  * Creates the file under its final name, with all fields valid. *hold_p
- * receives two open descriptors. While any process has the first one open, the
- * session lives; while any process has the second one open, it owns its
- * addresses. Errors leave nothing behind:
+ * receives two open descriptors. The session lives while any process has
+ * file_fd open, and owns its addresses while any process has base_fd open. On
+ * failure, no file remains. Errors:
  * - -EEXIST: a session of this name exists, or the session that owns the given
  *   base is being created (the caller may open it);
- * - -EADDRINUSE: the given base, or every base, is taken;
+ * - -EADDRINUSE: the given base, or every base, is in use;
  * - another -errno.
  */
 int sroce_session_create(const sroce_session_params_t *params,
@@ -241,7 +241,7 @@ void sroce_session_hold_close(const sroce_session_hold_t *hold);
 int sroce_session_open(const char *name, sroce_session_t **session_p);
 void sroce_session_close(sroce_session_t *session);
 
-/* Checks the content of a file of `size` bytes, at least that of the header.
+/* Checks the content of a file of `size` bytes, which must include the header.
  * Returns 0, -ESTALE (another version) or -EINVAL (damaged). */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 

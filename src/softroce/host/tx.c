@@ -5,8 +5,8 @@
  *   1. it reserves the bytes at the egress rate of this device and at the
  *      ingress rate of the destination (rate.h), which yields the departure
  *      time;
- *   2. it takes socket-buffer credit of the destination process, for at least
- *      one packet.
+ *   2. it reserves socket-buffer credit of the destination process, for at
+ *      least one packet.
  *
  * As a result, no packet can overflow a socket, and every packet that was
  * pulled can be sent. A UD packet's destination is known only after the pull.
@@ -24,7 +24,7 @@
 /* A queue pair without credit retries after a fraction of the time that it has
  * waited so far. If the receiver makes progress, the retry thus comes soon. If
  * many senders have waited for a long time, retries are rare, because frequent
- * ones would take the core away from the receiver. */
+ * retries would deprive the receiver of its core. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
@@ -170,7 +170,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (in_session) {
-        /* Credit may have been taken for more or longer packets than the run
+        /* Credit may have been reserved for more or longer packets than the run
          * has. */
         sroce_credit_return(
             qp->dest_dev, slot,

@@ -196,8 +196,8 @@ int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
     return 0;
 }
 
-/* Returns the lower of the rates in the two directions. It may change while
- * jobs run, without an event, as a rate limit at a switch would. */
+/* Returns the lower of the rates in the two directions. Like a rate limit at a
+ * switch, it may change without an event. */
 static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
 {
     uint64_t egress = sdev->egress.rate_bytes_per_s;

@@ -20,9 +20,9 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access);
 
 /*
- * Importing another process's objects is not supported, because no kernel knows
- * them. The functions in libibverbs would look for a driver in the software
- * context.
+ * Importing another process's objects is not supported, because the kernel does
+ * not know them. The functions in libibverbs would look for a driver in the
+ * software context.
  */
 
 MRAIL_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context,
@@ -48,7 +48,7 @@ MRAIL_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context,
     return NULL;
 }
 
-/* Import always fails, so there is nothing to release. */
+/* Import always fails, so there are no objects to release. */
 
 MRAIL_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
@@ -136,7 +136,7 @@ static int obj_page_check(uintptr_t address)
     return ((process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0) &&
             (errno == EFAULT))
                ? EFAULT
-               : 0; /* 0 also if the system does not permit the call */
+               : 0; /* also 0 if the system does not permit the call */
 }
 
 /* Checks the memory and the access flags. A device would pin the memory, so it

@@ -95,9 +95,9 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
 }
 
 /*
- * Returns 1 if the post must be sent at once. This applies to large posts, and
- * to the first few posts since the last poll. A longer burst of small posts is
- * collected, because one system call can send up to 64 packets of the same
+ * Returns 1 if the post must be sent immediately. This applies to large posts,
+ * and to the first few posts since the last poll. A longer burst of small posts
+ * is collected, because one system call can send up to 64 packets of the same
  * size. The next poll sends it, or the control thread within about a
  * millisecond.
  */

@@ -29,10 +29,10 @@ typedef struct sroce_sim_fault_ops {
 
 /* The effect of the script on a packet. */
 typedef struct sroce_sim_effect {
-    unsigned copies;     /* 0: lost */
+    unsigned copies;     /* 0 if the packet is lost */
     mrail_ns_t leave_ns; /* arrival at the link; never before now */
-    mrail_ns_t delay_ns; /* delay in addition to that of the link */
-    mrail_ns_t late_ns[SROCE_SIM_MAX_COPIES]; /* extra delay because of
+    mrail_ns_t delay_ns; /* delay in addition to the link's delay */
+    mrail_ns_t late_ns[SROCE_SIM_MAX_COPIES]; /* extra delay due to
                                                * reordering */
     int corrupt[SROCE_SIM_MAX_COPIES];
 } sroce_sim_effect_t;
@@ -49,7 +49,7 @@ void sroce_sim_faults_destroy(sroce_sim_faults_t *faults);
 mrail_ns_t sroce_sim_faults_next(const sroce_sim_faults_t *faults);
 void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
 
-/* Counts a packet that is being sent, and draws its faults. */
+/* Counts a packet that is being sent, and determines its faults. */
 void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from,
                              unsigned to, const uint8_t *data, uint32_t length,
                              mrail_ns_t now_ns, sroce_sim_effect_t *effect_p);

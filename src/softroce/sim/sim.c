@@ -44,7 +44,7 @@ struct sroce_sim {
     uint64_t seq;
     uint64_t delivered;
     uint64_t trace;
-    sroce_sim_faults_t *faults; /* NULL: no script */
+    sroce_sim_faults_t *faults; /* NULL without a script */
     unsigned num_nodes;
     sim_node_t nodes[SROCE_SIM_MAX_NODES];
     sroce_sim_link_t links[SROCE_SIM_MAX_NODES][SROCE_SIM_MAX_NODES];
@@ -296,7 +296,7 @@ static int node_is_paused(const sroce_sim_t *sim, unsigned id)
     return (sim->faults != NULL) && sroce_sim_faults_is_paused(sim->faults, id);
 }
 
-/* Sends from the active QPs round-robin until none has anything to send. */
+/* Sends from the active QPs round-robin until all of them are idle. */
 static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
 {
     uint32_t i = 0;
@@ -517,8 +517,8 @@ static void node_resume(void *arg, unsigned id)
 
     for (pkt = node->held; pkt != NULL; pkt = next) {
         next = pkt->next;
-        heap_push(sim, pkt); /* its time has passed, so it comes before all
-                              * other events */
+        heap_push(sim, pkt); /* scheduled in the past, so it precedes all other
+                              * events */
     }
     node->held = NULL;
     node->held_end = &node->held;

@@ -20,14 +20,14 @@ typedef struct sroce_sim sroce_sim_t;
 typedef struct sroce_sim_link {
     mrail_ns_t delay_ns;
     mrail_ns_t jitter_ns; /* uniform extra delay, which preserves the order */
-    uint64_t rate_Bps;    /* bytes per second; 0: no limit */
+    uint64_t rate_Bps;    /* bytes per second; 0 for no limit */
     uint32_t loss_ppm;
     uint32_t dup_ppm;
     uint32_t reorder_ppm; /* probability of an extra delay up to reorder_ns */
     mrail_ns_t reorder_ns;
     uint32_t corrupt_ppm;  /* one to four flipped bits */
-    uint32_t truncate_ppm; /* cut to a random length */
-    int down;              /* 1: all packets are dropped */
+    uint32_t truncate_ppm; /* truncated to a random length */
+    int down;              /* 1 if all packets are dropped */
 } sroce_sim_link_t;
 
 /* Called for every packet before the link's faults are applied. It may change
@@ -67,11 +67,11 @@ mrail_ns_t sroce_sim_now(const sroce_sim_t *sim);
 mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim);
 
 /*
- * Starts a fault script, whose faults add to those of the links. Rail R of node
- * K is the simulated node K * num_rails + R. Port changes raise the
- * corresponding events. A simulation runs only one script. The caller must have
- * checked it against nodes x rails, and keeps it until the end. Returns 0, or
- * -1 if memory runs out.
+ * Starts a fault script, whose faults are added to the faults of the links.
+ * Rail R of node K is the simulated node K * num_rails + R. Port changes raise
+ * the corresponding events. A simulation runs only one script. The caller must
+ * have checked it against nodes x rails, and keeps it until the end. Returns 0,
+ * or -1 if memory runs out.
  */
 int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
                      unsigned num_nodes, unsigned num_rails);
@@ -83,7 +83,7 @@ uint64_t sroce_sim_trace(const sroce_sim_t *sim);
 void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
                       uint16_t sport, const void *data, uint32_t length);
 
-/* Runs until `until_ns` or until no event is left. Returns 1 if events
+/* Runs until `until_ns` or until no events are left. Returns 1 if events
  * remain. */
 int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns);
 /* Runs the events of the next instant. Returns 0 if no event is left. */
@@ -95,7 +95,7 @@ int sroce_sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns);
 /* Calls sroce_qp_destroy() and removes the QP from the node's run list. */
 void sroce_sim_qp_destroy(sroce_sim_t *sim, unsigned node, sroce_qp_t *qp);
 
-/* Takes the oldest async event. Returns 0 if there is none. */
+/* Removes the oldest async event and returns it. Returns 0 if there is none. */
 int sroce_sim_event_get(sroce_sim_t *sim, sroce_sim_event_t *event_p);
 /* Returns the number of CQ events on the node. */
 unsigned sroce_sim_cq_events(const sroce_sim_t *sim, unsigned node);

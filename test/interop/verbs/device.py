@@ -1,4 +1,4 @@
-"""Tests of the properties that the device reports, and of the calls that it
+"""Tests the properties that the device reports, and the calls that it
 refuses.
 
 Source: ibv_query_device(3), ibv_query_device_ex(3), ibv_query_port(3),

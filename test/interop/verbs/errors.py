@@ -1,4 +1,4 @@
-"""Tests of failing work requests: the status at both ends, and the
+"""Tests failing work requests: the status at both ends, and the
 consequences.
 
 Source: ibv_poll_cq(3) (only wr_id, status, qp_num and vendor_err are valid in

@@ -1,4 +1,4 @@
-"""Tests of objects: the conditions for creating, using and destroying them.
+"""Tests objects: the conditions for creating, using and destroying them.
 
 Source: ibv_alloc_pd(3), ibv_reg_mr(3), ibv_rereg_mr(3), ibv_create_cq(3),
 ibv_resize_cq(3), ibv_create_srq(3), ibv_modify_srq(3), ibv_query_srq(3),

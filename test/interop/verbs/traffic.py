@@ -1,4 +1,4 @@
-"""Tests of every operation, with its data and all fields of its completions.
+"""Tests every operation, with its data and all fields of its completions.
 
 Source: ibv_post_send(3), ibv_post_recv(3), ibv_poll_cq(3),
 ibv_create_ah_from_wc(3), ibv_post_srq_recv(3).
@@ -193,7 +193,7 @@ def a_read_scatters():
 
 @test
 def inline_data_is_taken_when_it_is_posted():
-    """ibv_post_send(3): the buffer can be reused at once, and no key is
+    """ibv_post_send(3): the buffer can be reused immediately, and no key is
     needed."""
     with Pair(inline=64) as pair:
         for opcode in (SEND, WRITE):
