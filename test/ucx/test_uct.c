@@ -323,6 +323,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_direct_reads),
         cmocka_unit_test(test_direct_keeps_registration),
         cmocka_unit_test(test_direct_new_pages),
+        cmocka_unit_test(test_direct_unmapped_in_use),
+        cmocka_unit_test(test_direct_failed_registration),
         cmocka_unit_test(test_direct_fork),
         cmocka_unit_test(test_direct_needs_cache),
         cmocka_unit_test(test_ep_check),

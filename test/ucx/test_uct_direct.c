@@ -190,6 +190,59 @@ void test_direct_new_pages(void **state)
     direct_close();
 }
 
+/* Unmapped memory is registered again even while its earlier registration is in
+ * use. Both registrations can be put in any order. */
+void test_direct_unmapped_in_use(void **state)
+{
+    uint8_t *buffer = map(NULL);
+    uct_mrail_direct_mem_t *mem, *last_mem;
+    direct_key_t key, last_key;
+    direct_place_t place;
+
+    direct_open(SIZE);
+    direct_take(&place);
+    last_mem = direct_reg(buffer, SIZE, &last_key);
+    for (unsigned i = 0; i < 4; ++i) {
+        munmap(buffer, SIZE);
+        assert_ptr_equal(map(buffer), buffer);
+        mem = direct_reg(buffer, SIZE, &key);
+        assert_memory_not_equal(&key, &last_key, sizeof(key));
+        if (i % 2 == 0) {
+            direct_dereg(last_mem);
+        }
+        call_side(SIDE_OP_FILL, 1000 + i, 0, SIZE);
+        direct_read(buffer, SIZE, mem, &place);
+        assert_true(side_has(buffer, 1000 + i, 0, SIZE));
+        if (i % 2 != 0) {
+            direct_dereg(last_mem);
+        }
+        last_mem = mem;
+        last_key = key;
+    }
+    direct_dereg(last_mem);
+    direct_close();
+    munmap(buffer, SIZE);
+}
+
+/* The cache does not remember that a registration has failed. */
+void test_direct_failed_registration(void **state)
+{
+    uint8_t *buffer = map(NULL);
+    uct_mrail_direct_mem_t *mem;
+    direct_key_t first, again;
+
+    assert_true(is_available());
+    munmap(buffer, SIZE);
+    for (unsigned i = 0; i < 2; ++i) {
+        assert_true(ops->mem_get(buffer, SIZE, &mem) < 0);
+    }
+    assert_ptr_equal(map(buffer), buffer);
+    peek_key(buffer, SIZE, &first);
+    peek_key(buffer, SIZE, &again);
+    assert_memory_equal(&first, &again, sizeof(first));
+    munmap(buffer, SIZE);
+}
+
 /* A fork empties the cache, so that the child process gets all pages of the
  * parent. A registration in use stays valid. */
 void test_direct_fork(void **state)

@@ -140,6 +140,8 @@ DECLARE(test_device_unknown);
 DECLARE(test_direct_reads);
 DECLARE(test_direct_keeps_registration);
 DECLARE(test_direct_new_pages);
+DECLARE(test_direct_unmapped_in_use);
+DECLARE(test_direct_failed_registration);
 DECLARE(test_direct_fork);
 DECLARE(test_direct_mds);
 DECLARE(test_direct_needs_cache);
