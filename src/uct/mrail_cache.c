@@ -26,8 +26,8 @@ ucs_status_t uct_mrail_memh_reg(mrail_engine_t *engine, void *address,
 #include <ucs/sys/string.h>
 
 /* Regions begin and end at multiples of this many bytes, unless the user
- * configures another number. mrail_mem_reg() accepts that such a region extends
- * beyond the end of device memory. */
+ * configures another number. mrail_mem_reg() accepts regions that extend beyond
+ * the end of device memory by less than this. */
 #define CACHE_ALIGN 64
 
 /* Priority of memory events. All caches of UCT have this one. */
