@@ -107,15 +107,46 @@ AC_DEFUN([MRAIL_UCX_PROBES], [
         [[uct_md_mkey_pack_func_t f = 0;
           (void)f((uct_md_h)0, (uct_mem_h)0, (void *)0, (size_t)0,
                   (const uct_md_mkey_pack_params_t *)0, (void *)0);]])
-    MRAIL_UCX_COMPILES([the md has registration caches],
+    MRAIL_UCX_RCACHE_PROBES
+])
+
+# Registration caches: those of ucs, and the parameters that UCX has for a cache of
+# an md.  The alignment of regions is a parameter of the cache or of each call.
+AC_DEFUN([MRAIL_UCX_RCACHE_PROBES], [
+    AC_CHECK_MEMBERS([ucs_rcache_params_t.alignment,
+                      ucs_rcache_params_t.max_alignment,
+                      ucs_rcache_ops_t.merge], [], [], [MRAIL_UCX_INCLUDES])
+    MRAIL_UCX_COMPILES([ucs_rcache_get takes an alignment],
+        [HAVE_UCX_RCACHE_GET_ALIGNMENT],
+        [[ucs_rcache_region_t *r = 0;
+          (void)ucs_rcache_get((ucs_rcache_t *)0, (void *)0, (size_t)0,
+                               (size_t)0, 0, (void *)0, &r);]])
+    MRAIL_UCX_COMPILES([registration caches], [HAVE_UCX_RCACHE],
+        [[ucs_rcache_ops_t o = { .mem_reg = 0, .mem_dereg = 0,
+                                 .dump_region = 0 };
+          ucs_rcache_params_t p = { .region_struct_size = 0, .ucm_events = 0,
+                                    .ucm_event_priority = 0, .ops = &o,
+                                    .context = 0, .max_regions = 0,
+                                    .max_size = 0, .max_unreleased = 0,
+                                    .flags = UCS_RCACHE_FLAG_PURGE_ON_FORK };
+          ucs_rcache_region_t *r = 0;
+          ucs_rcache_t *c = 0;
+          (void)ucs_rcache_create(&p, "", (ucs_stats_node_t *)0, &c);
+          #if HAVE_UCX_RCACHE_GET_ALIGNMENT
+          (void)ucs_rcache_get(c, (void *)0, (size_t)0, (size_t)0, 0,
+                               (void *)0, &r);
+          #else
+          (void)ucs_rcache_get(c, (void *)0, (size_t)0, 0, (void *)0, &r);
+          #endif
+          ucs_rcache_region_invalidate(c, r, 0, (void *)0);
+          ucs_rcache_region_put(c, r);
+          ucs_rcache_destroy(c);]])
+    MRAIL_UCX_COMPILES([the md has parameters of registration caches],
         [HAVE_UCX_MD_RCACHE],
         [[uct_md_rcache_config_t c;
           ucs_rcache_params_t p;
-          ucs_rcache_region_t *r;
           uct_md_set_rcache_params(&p, &c);
-          p.ucm_events = 0;
-          (void)ucs_rcache_get((ucs_rcache_t *)0, (void *)0, (size_t)0, 0,
-                               (void *)0, &r);]])
+          (void)uct_md_rcache_overhead(&c);]])
 ])
 
 AC_DEFUN([MRAIL_CHECK_UCX], [

@@ -19,6 +19,7 @@ libuct_mrail_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,nodelete
 libuct_mrail_la_LIBADD = $(UCP_LIBS) -ldl
 
 mrail_uct_la_SOURCES = \
+    src/uct/mrail_cache.c src/uct/mrail_cache.h \
     src/uct/mrail_compat.h \
     src/uct/mrail_component.c \
     src/uct/mrail_config.c src/uct/mrail_config.h \

@@ -7,16 +7,18 @@
 #ifndef UCT_MRAIL_COMPAT_H
 #define UCT_MRAIL_COMPAT_H
 
+#include <ucs/memory/rcache.h>
 #include <uct/base/uct_iface.h>
 #include <uct/base/uct_iov.inl>
 #include <uct/base/uct_md.h>
 
-/* Registration caches. If UCP has its own cache (cache_mem_types), that cache
- * covers all transports, and UCX_RCACHE_ENABLE controls it. UCP then asserts
- * that no md has a cache. Older UCP versions expect each md to have one. */
+/* Registration caches for messages of UCX. If UCP has its own cache
+ * (cache_mem_types), that cache covers all transports, and UCX_RCACHE_ENABLE
+ * controls it. UCP then asserts that no md has a cache. Older UCP versions
+ * expect each md to have one. */
 #if HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES
 #define UCT_MRAIL_HAVE_UCP_RCACHE 1
-#elif HAVE_UCX_MD_RCACHE
+#elif HAVE_UCX_RCACHE && HAVE_UCX_MD_RCACHE
 #define UCT_MRAIL_HAVE_MD_RCACHE 1
 #endif
 

@@ -22,15 +22,19 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 
     MRAIL_PARAMS(CONFIG_FIELD)
 
-#if UCT_MRAIL_HAVE_MD_RCACHE
+#if HAVE_UCX_RCACHE
         {"RCACHE", "y",
          "Keep memory registered after use, and reuse the registration when the\n"
-         "same buffer is used again. Freed or unmapped memory is removed from\n"
-         "the cache immediately. Without the cache, every large transfer\n"
-         "registers its buffers on all rails.",
+         "same buffer is used again. Unmapped memory is removed from the cache\n"
+         "immediately. Without the cache, planned exchanges use no RDMA READs;\n"
+         "with UCX 1.13, every large transfer registers its buffers on all\n"
+         "rails. For messages, UCX 1.14 and later have a cache of their own\n"
+         "(UCX_RCACHE_ENABLE).",
          ucs_offsetof(uct_mrail_md_config_t, rcache_enable),
          UCS_CONFIG_TYPE_BOOL},
+#endif
 
+#if UCT_MRAIL_HAVE_MD_RCACHE
     {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, rcache),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
 #endif

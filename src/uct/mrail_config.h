@@ -13,8 +13,10 @@
 typedef struct uct_mrail_md_config {
     uct_md_config_t super;
     mrail_config_t engine; /* every parameter of rail/params.h */
-#if UCT_MRAIL_HAVE_MD_RCACHE
+#if HAVE_UCX_RCACHE
     int rcache_enable;
+#endif
+#if UCT_MRAIL_HAVE_MD_RCACHE
     uct_md_rcache_config_t rcache;
 #endif
     double reg_overhead_s; /* time to register memory on one rail */

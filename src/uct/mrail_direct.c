@@ -1,7 +1,8 @@
 /*
  * RDMA READs for a collective component. They use an engine interface that is
  * separate from UCX's interfaces. This interface belongs to the oldest open md:
- * it uses the registration cache of that md, and closes together with it.
+ * it uses a registration cache of that md (uct_mrail_mem_cache()), and closes
+ * together with it.
  */
 #include "config.h"
 #include "uct/mrail_direct.h"
@@ -60,8 +61,7 @@ static size_t direct_address(void *buffer)
     size_t length = 0;
 
     pthread_mutex_lock(&direct_lock);
-#if UCT_MRAIL_HAVE_MD_RCACHE
-    if (first_md != NULL && first_md->rcache != NULL) {
+    if (first_md != NULL && uct_mrail_mem_cache(first_md) != NULL) {
         mrail_engine_t *engine = first_md->engine;
 
         length = mrail_device_addr_size(engine);
@@ -69,7 +69,6 @@ static size_t direct_address(void *buffer)
         mrail_engine_addr_pack(engine, bytes + length);
         length += mrail_engine_addr_size(engine);
     }
-#endif
     pthread_mutex_unlock(&direct_lock);
     return length;
 }
@@ -125,7 +124,7 @@ static int iface_open(int is_threaded)
     };
     mrail_rail_now_t rails[MRAIL_MAX_RAILS];
 
-    if (first_md == NULL) {
+    if (first_md == NULL || uct_mrail_mem_cache(first_md) == NULL) {
         return -ENODEV;
     }
     num_rails = mrail_rails_now(rails);
@@ -259,18 +258,18 @@ static int direct_ep_set_uplinks(uct_mrail_direct_ep_t *tl_ep, unsigned rail,
     return ret;
 }
 
+#if HAVE_UCX_RCACHE
 /* The registration cache has its own lock, so this function takes no lock. */
 static int direct_mem_get(void *address, size_t length,
                           uct_mrail_direct_mem_t **mem_p)
 {
-    uct_mem_h memh;
+    uct_mrail_memh_t *memh;
     ucs_status_t status;
 
-    if (first_md == NULL) {
+    if (first_md == NULL || first_md->cache == NULL) {
         return -ENODEV;
     }
-    status = uct_mrail_memh_get(first_md, address, length,
-                                UCT_MD_MEM_FLAG_HIDE_ERRORS, &memh);
+    status = uct_mrail_cache_get(first_md->cache, address, length, 1, &memh);
     switch (status) {
     case UCS_OK:
         break;
@@ -281,14 +280,25 @@ static int direct_mem_get(void *address, size_t length,
     default:
         return -EIO;
     }
-    *mem_p = memh;
+    *mem_p = (uct_mrail_direct_mem_t *)memh;
     return 0;
 }
 
 static void direct_mem_put(uct_mrail_direct_mem_t *mem)
 {
-    (void)uct_mrail_memh_put(first_md, (uct_mrail_memh_t *)mem);
+    uct_mrail_cache_put(first_md->cache, (uct_mrail_memh_t *)mem);
 }
+#else
+static int direct_mem_get(void *address, size_t length,
+                          uct_mrail_direct_mem_t **mem_p)
+{
+    return -ENODEV;
+}
+
+static void direct_mem_put(uct_mrail_direct_mem_t *mem)
+{
+}
+#endif
 
 static size_t direct_key_pack(const uct_mrail_direct_mem_t *mem, void *buffer)
 {

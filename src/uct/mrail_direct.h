@@ -70,7 +70,8 @@ typedef struct uct_mrail_direct_ops {
     /* Opens the interface to the engine. Later calls have no effect.
      * is_threaded is 1 if several threads may use UCX or these functions at the
      * same time. close() closes the interface. Without close(), it closes
-     * together with the transport. All READs must have completed by then. */
+     * together with the transport. By then, all READs must have completed, and
+     * all memory must have been put. */
     int (*open)(int is_threaded);
     void (*close)(void);
 
@@ -87,7 +88,8 @@ typedef struct uct_mrail_direct_ops {
 
     /* Registers host memory or device memory for READs, or takes a reference to
      * a cached registration. Does not log errors. Returns -EOPNOTSUPP for
-     * managed memory, and for device memory that some rail cannot access. */
+     * managed memory, and for device memory that some rail cannot access;
+     * -ENODEV if address() has returned 0 or was not called. */
     int (*mem_get)(void *address, size_t length,
                    uct_mrail_direct_mem_t **mem_p);
     void (*mem_put)(uct_mrail_direct_mem_t *mem);

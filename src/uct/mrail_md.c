@@ -122,16 +122,11 @@ ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
         ucs_linear_func_make(config->reg_overhead_s * md->attr.num_rails,
                              config->reg_growth_s * md->attr.num_rails);
 
-    status = uct_mrail_mem_init(md, config);
-    if (status != UCS_OK) {
-        goto err_close;
-    }
+    uct_mrail_mem_init(md, config);
     uct_mrail_direct_md_opened(md);
     *md_p = &md->super;
     return UCS_OK;
 
-err_close:
-    mrail_engine_close(md->engine);
 err_free:
     free(md);
     return status;

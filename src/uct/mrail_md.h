@@ -15,9 +15,8 @@ typedef struct uct_mrail_md {
     uct_md_t super;
     mrail_engine_t *engine; /* shared by all mds of this process */
     mrail_engine_attr_t attr;
-#if UCT_MRAIL_HAVE_MD_RCACHE
-    ucs_rcache_t *rcache; /* NULL if memory is registered at each call */
-#endif
+    ucs_rcache_t *cache; /* NULL if there is none; see uct_mrail_mem_cache() */
+    int want_cache;      /* uct_mrail_mem_cache() should create one */
     ucs_linear_func_t reg_cost;
     uint64_t reg_mem_types;    /* bits of ucs_memory_type_t */
     struct uct_mrail_md *next; /* open mds; see mrail_direct.c */

@@ -4,26 +4,23 @@
 #ifndef UCT_MRAIL_MEM_H
 #define UCT_MRAIL_MEM_H
 
+#include "uct/mrail_cache.h"
 #include "uct/mrail_md.h"
 
-/* The object that a uct_mem_h points to. */
-typedef struct uct_mrail_memh {
-    mrail_mem_t *mem;
-} uct_mrail_memh_t;
-
 /* Creates the registration cache if this version of UCX expects the md to have
- * one. */
-ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
-                                const uct_mrail_md_config_t *config);
+ * one. If that fails, the md registers memory at each call, which is always
+ * correct. */
+void uct_mrail_mem_init(uct_mrail_md_t *md,
+                        const uct_mrail_md_config_t *config);
 void uct_mrail_mem_cleanup(uct_mrail_md_t *md);
 
-/* uct_mrail_memh_get() registers memory, or takes a reference to a cached
- * registration; `flags` are UCT_MD_MEM_FLAG_*. The second function releases
- * it. */
-ucs_status_t uct_mrail_memh_get(uct_mrail_md_t *md, void *address,
-                                size_t length, uint64_t flags,
-                                uct_mem_h *memh_p);
-ucs_status_t uct_mrail_memh_put(uct_mrail_md_t *md, uct_mrail_memh_t *memh);
+/* Returns the registration cache of the md for READs of collectives
+ * (mrail_direct.c), or NULL if there is none. If UCP expects a cache of each
+ * md, this is the same cache. Otherwise UCP has its own cache and asserts that
+ * no md has one. The md then registers memory at each call, and the first call
+ * of this function creates a cache that UCP does not see. The cache exists until
+ * uct_mrail_mem_cleanup(). Only one thread at a time may call this function. */
+ucs_rcache_t *uct_mrail_mem_cache(uct_mrail_md_t *md);
 
 #if HAVE_UCT_MD_MEM_REG_PARAMS_T
 ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,

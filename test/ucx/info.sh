@@ -29,12 +29,7 @@ for param in $(sed -n 's/^    X(\([A-Z_]*\),.*/\1/p' \
     "$top/src/rail/params.h"); do
     expect "ucx_info -cf shows UCX_MRAIL_$param" "$tmp/cf" "^UCX_MRAIL_$param="
 done
-case $UCX_VERSION in
-1.13.*)
-    expect 'ucx_info -cf shows UCX_MRAIL_RCACHE' "$tmp/cf" \
-        '^UCX_MRAIL_RCACHE=' ;;
-*) expect_none 'UCP caches registrations' "$tmp/cf" '^UCX_MRAIL_RCACHE' ;;
-esac
+expect 'ucx_info -cf shows UCX_MRAIL_RCACHE' "$tmp/cf" '^UCX_MRAIL_RCACHE='
 
 # Every variable that UCX shows must be known to mrail info.
 # shellcheck disable=SC2046 # word splitting is intended

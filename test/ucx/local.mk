@@ -33,7 +33,8 @@ endif
 if HAVE_CMOCKA
 check_PROGRAMS += test_uct
 test_uct_SOURCES = test/ucx/test_uct.c test/ucx/test_uct_am.c \
-    test/ucx/test_uct_device.c test/ucx/test_uct_mem.c \
+    test/ucx/test_uct_device.c test/ucx/test_uct_direct.c \
+    test/ucx/test_uct_mem.c \
     test/ucx/test_uct_rma.c test/ucx/uct_tests.h \
     test/ucx/uct_side.c test/ucx/uct_side.h
 test_uct_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/test/ucx $(UCX_PREFIX_CPPFLAGS)

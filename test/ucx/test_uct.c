@@ -187,13 +187,13 @@ static void test_address_of_another_version(void **state)
                                         (uct_iface_addr_t *)iface));
 }
 
-static int set_up(void **state)
+int set_up(void **state)
 {
     return side_spawn(&side, "/proc/self/exe") || side_open(&side) ||
            side_connect(&side);
 }
 
-static int tear_down(void **state)
+int tear_down(void **state)
 {
     side_message_t message = {.op = SIDE_OP_QUIT};
     int ret = (side.num_lost == 0) ? side_call(&side, &message) : 0;
@@ -286,6 +286,7 @@ static int run_device_tests(const char *gpus)
         cmocka_unit_test(test_device_attributes),
         cmocka_unit_test(test_device_zcopy),
         cmocka_unit_test(test_device_reused),
+        cmocka_unit_test(test_device_direct),
     };
     const struct CMUnitTest unknown[] = {
         cmocka_unit_test(test_device_unknown),
@@ -319,9 +320,17 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_source_remapped),
         cmocka_unit_test(test_heap_reused),
         cmocka_unit_test(test_target_remapped),
+        cmocka_unit_test(test_direct_reads),
+        cmocka_unit_test(test_direct_keeps_registration),
+        cmocka_unit_test(test_direct_new_pages),
+        cmocka_unit_test(test_direct_unmapped_in_use),
+        cmocka_unit_test(test_direct_failed_registration),
+        cmocka_unit_test(test_direct_fork),
+        cmocka_unit_test(test_direct_needs_cache),
         cmocka_unit_test(test_ep_check),
         cmocka_unit_test(test_key_of_another_version),
         cmocka_unit_test(test_address_of_another_version),
+        cmocka_unit_test(test_direct_mds),
         cmocka_unit_test(test_cancel_with_stopped_peer),
         cmocka_unit_test(test_peer_killed),
     };

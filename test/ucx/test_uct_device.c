@@ -8,6 +8,7 @@
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 enum { SIZE = 1 << 20 };
 
@@ -111,39 +112,98 @@ static void find_vmm(vmm_t *vmm)
 /* Device memory that is freed and allocated again at the same address. The
  * addresses stay reserved, so the operating system takes no part in it, and UCX
  * without CUDA support has no event. */
-void test_device_reused(void **state)
+typedef struct block {
+    vmm_t vmm;
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+} block_t;
+
+enum { BLOCK = 2 << 20 };
+
+static void block_reserve(block_t *block)
 {
-    enum { BLOCK = 2 << 20 };
+    find_vmm(&block->vmm);
+    assert_int_equal(block->vmm.reserve(&block->address, BLOCK, 0, 0, 0),
+                     CUDA_SUCCESS);
+}
+
+static void block_map(block_t *block)
+{
     const CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
     const CUmemAccessDesc access = {
         .location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    const mrail_cuda_t *cuda = use_gpu();
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
-    remote_t remote;
-    vmm_t vmm;
 
-    find_vmm(&vmm);
+    assert_int_equal(block->vmm.create(&block->handle, BLOCK, &prop, 0),
+                     CUDA_SUCCESS);
+    assert_int_equal(block->vmm.map(block->address, BLOCK, 0, block->handle, 0),
+                     CUDA_SUCCESS);
+    assert_int_equal(block->vmm.allow(block->address, BLOCK, &access, 1),
+                     CUDA_SUCCESS);
+}
+
+static void block_unmap(block_t *block)
+{
+    assert_int_equal(block->vmm.unmap(block->address, BLOCK), CUDA_SUCCESS);
+    assert_int_equal(block->vmm.release(block->handle), CUDA_SUCCESS);
+}
+
+void test_device_reused(void **state)
+{
+    const mrail_cuda_t *cuda = use_gpu();
+    remote_t remote;
+    block_t block;
+
     remote_take(SIDE_OP_BUFFER, SIZE, &remote);
-    assert_int_equal(vmm.reserve(&address, BLOCK, 0, 0, 0), CUDA_SUCCESS);
+    block_reserve(&block);
     for (unsigned i = 0; i < 20; ++i) {
         uct_mem_h memh;
 
-        assert_int_equal(vmm.create(&handle, BLOCK, &prop, 0), CUDA_SUCCESS);
-        assert_int_equal(vmm.map(address, BLOCK, 0, handle, 0), CUDA_SUCCESS);
-        assert_int_equal(vmm.allow(address, BLOCK, &access, 1), CUDA_SUCCESS);
-        memh = reg(pointer(address), SIZE);
-        fill(cuda, address, 300 + i);
-        zcopy(1, pointer(address), memh, SIZE, &remote, 0);
+        block_map(&block);
+        memh = reg(pointer(block.address), SIZE);
+        fill(cuda, block.address, 300 + i);
+        zcopy(1, pointer(block.address), memh, SIZE, &remote, 0);
         flush_ep();
         assert_int_equal(call_side(SIDE_OP_CHECK, 300 + i, 0, SIZE), 1);
         uct_md_mem_dereg(side.md, memh);
-        assert_int_equal(vmm.unmap(address, BLOCK), CUDA_SUCCESS);
-        assert_int_equal(vmm.release(handle), CUDA_SUCCESS);
+        block_unmap(&block);
     }
     remote_release(&remote);
+}
+
+/* READs of collectives, into device memory that is freed and allocated again. */
+void test_device_direct(void **state)
+{
+    const mrail_cuda_t *cuda = use_gpu();
+    direct_key_t key, last_key;
+    direct_place_t place;
+    block_t block;
+
+    if (!direct_open(SIZE)) {
+        return;
+    }
+    direct_take(&place);
+    memset(&last_key, 0, sizeof(last_key));
+    block_reserve(&block);
+    for (unsigned i = 0; i < 20; ++i) {
+        uct_mrail_direct_mem_t *mem;
+
+        block_map(&block);
+        mem = direct_reg(pointer(block.address), SIZE, &key);
+        assert_memory_not_equal(&key, &last_key, sizeof(key));
+        last_key = key;
+        call_side(SIDE_OP_FILL, 400 + i, 0, SIZE);
+        direct_read(pointer(block.address), SIZE, mem, &place);
+        assert_int_equal(
+            cuda->cuMemcpyDtoHAsync(bytes, block.address, SIZE, NULL),
+            CUDA_SUCCESS);
+        assert_int_equal(cuda->cuStreamSynchronize(NULL), CUDA_SUCCESS);
+        assert_true(side_has(bytes, 400 + i, 0, SIZE));
+        direct_dereg(mem);
+        block_unmap(&block);
+    }
+    direct_close();
 }
 
 /* The program loads the driver after the md was opened, so UCX takes the memory

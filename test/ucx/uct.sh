@@ -22,6 +22,7 @@ uct '' 4
 UCX_MRAIL_RCACHE=n
 export UCX_MRAIL_RCACHE
 uct ', no registration cache' 4 'test_*re*ed'
+uct ', no registration cache' 4 'test_direct_needs_cache'
 unset UCX_MRAIL_RCACHE
 uct '' 1
 

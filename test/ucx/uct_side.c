@@ -180,8 +180,29 @@ int side_open(side_t *side)
     return 0;
 }
 
+const uct_mrail_direct_ops_t *side_direct_ops(void)
+{
+    void *file = dlopen("libuct_mrail.so.0", RTLD_NOW | RTLD_NOLOAD);
+    uct_mrail_direct_func_t func = NULL;
+
+    if (file != NULL) {
+        *(void **)&func = dlsym(file, "uct_mrail_direct");
+        dlclose(file);
+    }
+    return (func != NULL) ? func() : NULL;
+}
+
+static void drop_direct(side_t *side)
+{
+    if (side->direct_mem != NULL) {
+        side_direct_ops()->mem_put(side->direct_mem);
+        side->direct_mem = NULL;
+    }
+}
+
 static void drop_buffer(side_t *side)
 {
+    drop_direct(side);
     if (side->buffer != NULL) {
         uct_md_mem_dereg(side->md, side->memh);
         munmap(side->buffer, side->size);
@@ -231,6 +252,24 @@ static int answer_buffer(side_t *side, side_message_t *message)
                                                                            : -1;
 }
 
+static int answer_direct(side_t *side, side_message_t *message)
+{
+    const uct_mrail_direct_ops_t *ops = side_direct_ops();
+    size_t length;
+
+    drop_direct(side);
+    length = (ops != NULL) ? ops->address(message->data) : 0;
+    if (length == 0 ||
+        ops->mem_get(side->buffer, side->size, &side->direct_mem) != 0) {
+        return -1;
+    }
+    message->arg[0] = (uintptr_t)side->buffer;
+    message->arg[1] = length;
+    message->arg[2] = ops->key_pack(side->direct_mem, message->data + length);
+    message->length = (uint32_t)(message->arg[1] + message->arg[2]);
+    return 0;
+}
+
 static int handle_hello(side_t *side, side_message_t *message);
 
 static int handle_request(side_t *side, side_message_t *message)
@@ -250,6 +289,8 @@ static int handle_request(side_t *side, side_message_t *message)
         size = side->size;
         drop_buffer(side);
         return map_buffer(side, size, where) || answer_buffer(side, message);
+    case SIDE_OP_DIRECT:
+        return answer_direct(side, message);
     case SIDE_OP_FILL:
         side_fill(side->buffer + arg[1], arg[0], arg[1], arg[2]);
         return 0;

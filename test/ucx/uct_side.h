@@ -5,6 +5,8 @@
 #ifndef TEST_UCX_UCT_SIDE_H
 #define TEST_UCX_UCT_SIDE_H
 
+#include "uct/mrail_direct.h"
+
 #include <uct/api/uct.h>
 
 #include <stddef.h>
@@ -40,6 +42,7 @@ typedef struct side {
     uint8_t *buffer;
     size_t size;
     uct_mem_h memh;
+    uct_mrail_direct_mem_t *direct_mem; /* its registration for READs; NULL */
 
     /* Counters of received messages. */
     uint64_t num_seq;      /* SIDE_AM_SEQ, in order */
@@ -57,6 +60,10 @@ typedef enum side_op {
     SIDE_OP_BUFFER, /* arg 0: size; reply: address, packed key */
     /* Unmaps the buffer and maps it again at the same address. */
     SIDE_OP_REMAP,
+    /* Registers the buffer for READs of collectives. Reply: the address of the
+     * buffer, the lengths of the side's address and of the key; both as data,
+     * one after the other. */
+    SIDE_OP_DIRECT,
     SIDE_OP_FILL,  /* seed, offset, length */
     SIDE_OP_CHECK, /* seed, offset, length; reply: 1 if the pattern is there */
     SIDE_OP_STATS, /* reply: num_seq, num_disorder, num_checks, num_wrong */
@@ -86,6 +93,9 @@ int side_has(const uint8_t *buffer, uint64_t seed, uint64_t offset,
  * on stderr. */
 int side_open(side_t *side);
 void side_close(side_t *side);
+
+/* Returns the functions for READs of collectives. */
+const uct_mrail_direct_ops_t *side_direct_ops(void);
 
 /* Starts this program as the peer on emulated node 1, and sets side->fd. */
 int side_spawn(side_t *side, const char *program);

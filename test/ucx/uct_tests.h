@@ -17,7 +17,8 @@
 
 /* Older versions of UCP have no registration cache, so the md needs one. */
 #define UCT_HAS_MD_RCACHE                                                      \
-    (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_MD_RCACHE)
+    (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_RCACHE &&              \
+     HAVE_UCX_MD_RCACHE)
 
 extern side_t side;
 
@@ -80,6 +81,37 @@ void zcopy(int is_put, uint8_t *buffer, uct_mem_h memh, size_t length,
 void send_bcopy(size_t length);
 void expect_messages(void);
 
+/* Opens and closes the transport of both processes. */
+int set_up(void **state);
+int tear_down(void **state);
+
+/* ---- READs of collectives ---- */
+
+typedef struct direct_key {
+    uint8_t bytes[UCT_MRAIL_DIRECT_KEY_MAX];
+} direct_key_t;
+
+/* The peer's buffer. */
+typedef struct direct_place {
+    uint64_t address;
+    direct_key_t key;
+} direct_place_t;
+
+/* Opens the interface, and connects it to the peer, which takes a buffer of
+ * `size` bytes. Returns 0 if the registration cache is disabled; the transport
+ * then must not offer READs. */
+int direct_open(size_t size);
+void direct_close(void);
+/* Lets the peer register its buffer. */
+void direct_take(direct_place_t *place);
+/* Registers memory, and writes its key. */
+uct_mrail_direct_mem_t *direct_reg(void *buffer, size_t length,
+                                   direct_key_t *key);
+void direct_dereg(uct_mrail_direct_mem_t *mem);
+/* READs the beginning of the peer's buffer. */
+void direct_read(void *buffer, size_t length, uct_mrail_direct_mem_t *mem,
+                 const direct_place_t *place);
+
 /* ---- the tests ---- */
 
 #define DECLARE(_name) void _name(void **state)
@@ -103,6 +135,15 @@ DECLARE(test_target_remapped);
 DECLARE(test_device_attributes);
 DECLARE(test_device_zcopy);
 DECLARE(test_device_reused);
+DECLARE(test_device_direct);
 DECLARE(test_device_unknown);
+DECLARE(test_direct_reads);
+DECLARE(test_direct_keeps_registration);
+DECLARE(test_direct_new_pages);
+DECLARE(test_direct_unmapped_in_use);
+DECLARE(test_direct_failed_registration);
+DECLARE(test_direct_fork);
+DECLARE(test_direct_mds);
+DECLARE(test_direct_needs_cache);
 
 #endif
