@@ -1,12 +1,16 @@
 /*
- * Exports telemetry of a job that does not exist, for tests of mrail exporter:
+ * Exports telemetry of a job that does not exist, for tests of tools:
  *
- *   exporter_pages DIR JOB RANKS RAILS LANES
+ *   exporter_pages DIR JOB RANKS RAILS LANES [FIRST]
  *
- * Each rank has LANES lanes on each of its RAILS. Once all files exist, prints
- * "ready". Updates the files ten times per second until its standard input
- * ends, then removes them. If it is killed, the files remain. Rank 0 waits in a
- * collective from the start.
+ * Each rank has LANES lanes on each of its RAILS. FIRST is the number of the
+ * first rank, 0 by default. With it, the trace rings are full. Once all files
+ * exist, prints "ready". Updates the files ten times per second until its
+ * standard input ends, then removes them. If it is killed, the files remain.
+ * Rank 0 waits in a collective from the start.
+ *
+ * All ranks have the same process id, so mrail diagnose takes them for one
+ * process. For several ranks, start several programs.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -81,6 +85,23 @@ static void advance(mrail_page_t *page)
     }
 }
 
+/* Fills the ring with the chunks of half a second. */
+static void fill_ring(const mrail_page_file_t *file, unsigned rails,
+                      unsigned lanes)
+{
+    mrail_ring_t ring = mrail_page_ring(file);
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    for (unsigned i = 0; i < RECORDS; ++i) {
+        mrail_ns_t at_ns = now_ns - MRAIL_NS_PER_SEC / 2 +
+                           i * (MRAIL_NS_PER_SEC / 2 / RECORDS);
+
+        mrail_ring_write(&ring, at_ns, at_ns + MRAIL_NS_PER_MS, 0x1000,
+                         mrail_ring_tail(65536, i % (rails * lanes), i % rails,
+                                         MRAIL_RING_PUT, 1));
+    }
+}
+
 static int open_rank(rank_t *rank, const char *dir, const char *job,
                      unsigned number, unsigned rails, unsigned lanes)
 {
@@ -122,25 +143,31 @@ static void update_until_end(rank_t *ranks, unsigned num)
 
 int main(int argc, char **argv)
 {
-    unsigned num, rails, lanes;
+    unsigned num, rails, lanes, first;
     rank_t *ranks;
 
-    if (argc != 6) {
-        fputs("usage: exporter_pages DIR JOB RANKS RAILS LANES\n", stderr);
+    if ((argc != 6) && (argc != 7)) {
+        fputs("usage: exporter_pages DIR JOB RANKS RAILS LANES [FIRST]\n",
+              stderr);
         return 2;
     }
     num = (unsigned)strtoul(argv[3], NULL, 10);
     rails = (unsigned)strtoul(argv[4], NULL, 10);
     lanes = (unsigned)strtoul(argv[5], NULL, 10);
+    first = (argc == 7) ? (unsigned)strtoul(argv[6], NULL, 10) : 0;
     ranks = calloc(num, sizeof(*ranks));
     if ((ranks == NULL) || (num == 0) || (rails == 0) ||
         (rails > MRAIL_PAGE_RAILS) || (rails * lanes > MRAIL_PAGE_LANES)) {
         return 2;
     }
     for (unsigned i = 0; i < num; ++i) {
-        if (open_rank(&ranks[i], argv[1], argv[2], i, rails, lanes) != 0) {
+        if (open_rank(&ranks[i], argv[1], argv[2], first + i, rails, lanes) !=
+            0) {
             perror("exporter_pages");
             return 1;
+        }
+        if (argc == 7) {
+            fill_ring(ranks[i].file, rails, lanes);
         }
     }
     update_until_end(ranks, num);
