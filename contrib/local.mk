@@ -20,6 +20,7 @@ EXTRA_DIST += \
     contrib/bench_tools/counts.py \
     contrib/bench_tools/exchange_areas.py \
     contrib/bench_tools/figure.py \
+    contrib/bench_tools/gpu_area.py \
     contrib/bench_tools/lab_areas.py \
     contrib/bench_tools/lab_simulated.py \
     contrib/bench_tools/message_areas.py \
@@ -32,6 +33,7 @@ EXTRA_DIST += \
     contrib/bench_tools/path_areas.py \
     contrib/bench_tools/pages/alltoallv.md.in \
     contrib/bench_tools/pages/failover.md.in \
+    contrib/bench_tools/pages/gpu.md.in \
     contrib/bench_tools/pages/multirail.md.in \
     contrib/bench_tools/pages/operators.md.in \
     contrib/bench_tools/pages/orchestrator.md.in \
@@ -51,7 +53,6 @@ EXTRA_DIST += \
     contrib/bench_tools/stats.py \
     contrib/bench_tools/svg.py \
     contrib/bench_tools/try_report.py \
-    contrib/bench_tools/versions.py \
     contrib/bench_tools/window_picture.py \
     .codespellrc .shellcheckrc \
     contrib/check \
@@ -71,7 +72,6 @@ EXTRA_DIST += \
     contrib/debian/source/format \
     contrib/fuzz \
     contrib/lib.sh \
-    contrib/matrix \
     contrib/package \
     contrib/results.awk \
     contrib/setup \

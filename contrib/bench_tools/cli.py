@@ -5,14 +5,14 @@ import os
 import signal
 import sys
 
-from . import against, exchange_areas, message_areas, multirail_area
+from . import against, exchange_areas, gpu_area, message_areas, multirail_area
 from . import operators_area, orchestrator_area, osu_area, other_areas, path_areas
 from . import paths_picture, record, runner, scale_area, window_picture
 
 AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
                                         other_areas, path_areas, scale_area,
                                         orchestrator_area, multirail_area,
-                                        operators_area)
+                                        gpu_area, operators_area)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # Areas that run programs from the build directory instead of the installed
@@ -34,7 +34,8 @@ alltoallv (eight to ten) (default: these three), failover (seven minutes: at lea
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
 (seconds), orchestrator (a minute: predicted times of methods for an exchange,
 by its skew), multirail (16 minutes: exchanges where ranks, leaf groups or rails
-are unequal), osu (a quarter of an hour: MPI operations by size, and
+are unequal), gpu (half an hour: exchanges and an MoE layer between device
+memories of software GPUs), osu (a quarter of an hour: MPI operations by size, and
 instructions per message), paths (20 to 60 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
 memory and time by the number of peers, and 128 live ranks), operators (two

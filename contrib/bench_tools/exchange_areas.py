@@ -74,10 +74,20 @@ def exchange(bench, options, rate='100M'):
                          '--rate', rate, *options.split())
 
 
+def pattern_of(case):
+    """Returns the exchange in the notation of `mrail plan --pattern`.
+
+    A hotspot of 0 would leave out one receiver.
+    """
+    if case.hotspot == 0:
+        return f'uniform:size={case.size}'
+    return f'hotspot:fraction={case.hotspot:g},to={case.to},size={case.size}'
+
+
 def bound_s(topology, case):
     """Returns a lower bound, in seconds, on the time of this case's exchange
     over a topology."""
-    demand = f'hotspot:fraction={case.hotspot:g},to={case.to},size={case.size}'
+    demand = pattern_of(case)
     done = subprocess.run(
         [MRAIL, 'plan', '--topo', '-', '--json', '--pattern', demand],
         input=topology, stdout=subprocess.PIPE, check=False, timeout=60,

@@ -39,13 +39,13 @@ def relayed_section_of(section):
 def values_of(plan):
     """Returns {name: value} from the JSON of `mrail plan --compare`: times in
     ms of the arms, of the plan and of its bound; and relayed bytes in per cent
-    of all bytes. Raises ValueError if an arm is not supported."""
+    of all bytes. Raises ValueError if a method is not supported."""
     share = 100 / plan['planned_bytes']
     values = {PLAN: 1000 * plan['congestion_s'],
               'bound': 1000 * plan['congestion_bound_s'],
               f'{PLAN}.relayed': share * plan['relayed_bytes']}
     for arm in plan['comparison']:
-        name = arm['arm']
+        name = arm['method']
         if 'not_served' in arm:
             raise ValueError(f"{name}: {arm['not_served']}")
         values[name] = 1000 * arm['time_s']

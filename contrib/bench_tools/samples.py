@@ -195,6 +195,15 @@ def pair_seconds(text):
     return [(float(pair), float(others)) for pair, others in found]
 
 
+def gpu_pair(text):
+    """Returns (rate in MB/s, launched kernels) from the output of
+    mpi_gpu_pair."""
+    found = re.search(r'^rate (\S+) MB/s launches (\d+)$', text, re.M)
+    if not found:
+        raise ValueError('no rate of mpi_gpu_pair')
+    return float(found.group(1)), int(found.group(2))
+
+
 def named_values(text):
     """Returns {name: value} from lines "NAME VALUE". The name of a line "NAME W
     VALUE" is NAME.W."""

@@ -1,12 +1,14 @@
 """The tables of contrib/try.
 
-    python3 contrib/bench_tools/try_report.py rows [--single-rail] TITLE FILE...
+    python3 contrib/bench_tools/try_report.py rows [--single-rail|--gpu] TITLE
+        FILE...
     python3 contrib/bench_tools/try_report.py links EXCHANGES NAME=FILE NAME=FILE
 
 rows: prints one row per size and transport, from files of `mrail bench --json`.
-The files are named *.stock1, *.stock4 and *.mrail; or with --single-rail,
-*.stock and *.mrail, for ranks with one rail each. links: prints the bytes of
-each rail in two jobs, from files of `mrail soft status --json`.
+The files are named *.stock1, *.stock4 and *.mrail; with --single-rail, *.stock
+and *.mrail, for ranks with one rail each; with --gpu, *.unplanned and *.planned,
+for device memory. links: prints the bytes of each rail, and of each link between
+GPUs that carries much, in two jobs, from files of `mrail soft status --json`.
 
 Exit status: 0, or 1 if a result is missing, wrong, or from another transport.
 """
@@ -25,8 +27,14 @@ JOBS = {'stock1': ('stock UCX, 1 rail', 'ucx:rc_v'),
         'mrail': ('mrail, 4 rails', 'mrail')}
 SINGLE_RAIL_JOBS = {'stock': ('stock, single-rail', 'ucx:rc_v'),
               'mrail': ('mrail, planned', 'mrail')}
-BASELINES = ('stock4', 'stock')
+GPU_JOBS = {'unplanned': ('GPUs, no plan', 'mrail'),
+            'planned': ('GPUs, planned', 'mrail')}
+KINDS = {'--single-rail': SINGLE_RAIL_JOBS, '--gpu': GPU_JOBS}
+BASELINES = ('stock4', 'stock', 'unplanned')
 BAR = 24
+# Links between GPUs have a row if one of the jobs moves at least this fraction of
+# the largest load over them.
+SHOWN = 0.1
 
 
 def row(title, size, label, result, baseline):
@@ -85,6 +93,17 @@ def rail_bytes(status, exchanges):
     return found
 
 
+def gpu_link_bytes(status, exchanges):
+    """Returns {name: MB per exchange} of the links between GPUs in one job."""
+    found = {}
+    for gpu in status.get('gpus', ()):
+        for name, link in gpu['links'].items():
+            if name.startswith('to_'):
+                found[f"node {gpu['node']} gpu {gpu['gpu']} {name[:2]} "
+                      f'{name[3:]}'] = link['bytes'] / exchanges / 1e6
+    return found
+
+
 def bar(value, most):
     length = round(value / most * BAR) if most > 0 else 0
     return '#' * min(length, BAR)
@@ -94,17 +113,31 @@ def links(exchanges, left, right):
     """Returns lines that show both jobs side by side. left, right: (name,
     status object)."""
     loads = [rail_bytes(status, exchanges) for _, status in (left, right)]
-    if not loads[0] or set(loads[0]) != set(loads[1]):
-        raise ValueError('the two jobs do not have the same rails')
-    most = max(max(load.values()) for load in loads)
+    gpus = [gpu_link_bytes(status, exchanges) for _, status in (left, right)]
+    if not loads[0] or set(loads[0]) != set(loads[1]) or \
+            set(gpus[0]) != set(gpus[1]):
+        raise ValueError('the two jobs do not have the same rails and GPUs')
+    most = max(max(load.values(), default=0) for load in loads + gpus)
+
+    def line(name, a, b):
+        return (f'{name:<18} {a:8.1f} {bar(a, most):<{BAR}}  {b:8.1f} '
+                f'{bar(b, most)}').rstrip()
     lines = [f"{'MB per exchange':<18} {left[0]:>8} {'':<{BAR}}  {right[0]:>8}"]
     for direction in ('out', 'in'):
         for node, rail, way in loads[0]:
             if way == direction:
-                a, b = (load[node, rail, way] for load in loads)
-                lines.append(
-                    f"{f'node {node} rail {rail} {way}':<18} {a:8.1f} "
-                    f'{bar(a, most):<{BAR}}  {b:8.1f} {bar(b, most)}'.rstrip())
+                lines.append(line(f'node {node} rail {rail} {way}', *(
+                    load[node, rail, way] for load in loads)))
+    others = []
+    for name in gpus[0]:
+        pair = [load[name] for load in gpus]
+        if max(pair) >= SHOWN * most:
+            lines.append(line(name, *pair))
+        else:
+            others += pair
+    if others:
+        lines.append(f'{len(others) // 2} other links between GPUs carry at most '
+                     f'{max(others):.1f} MB')
     return lines
 
 
@@ -114,8 +147,8 @@ def read(path):
 
 
 def main_rows(arguments):
-    jobs = SINGLE_RAIL_JOBS if arguments[0] == '--single-rail' else JOBS
-    if arguments[0] == '--single-rail':
+    jobs = KINDS.get(arguments[0], JOBS)
+    if arguments[0] in KINDS:
         arguments = arguments[1:]
     title, *paths = arguments
     texts = {path.rpartition('.')[2]: read(path) for path in paths}

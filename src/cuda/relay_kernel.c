@@ -26,7 +26,7 @@ typedef struct task {
 typedef struct shared {
     mrail_kernel_channel_t *channels;
     mrail_kernel_task_t *tasks; /* `ring` tasks of each channel */
-    uint64_t *leave;
+    uint64_t *leave, *busy;
     size_t size;
 } shared_t;
 
@@ -60,6 +60,7 @@ static int shared_map(shared_t *shared, uint32_t num_channels, uint32_t ring)
     shared->size = size;
     shared->channels = (mrail_kernel_channel_t *)base;
     shared->leave = (uint64_t *)(base + channels);
+    shared->busy = shared->leave + 8; /* another cache line */
     shared->tasks = (mrail_kernel_task_t *)(base + size - tasks);
     return 0;
 }
@@ -119,6 +120,7 @@ static CUresult load(kernel_relay_t *kernel)
         kernel->args.channels = (uintptr_t)kernel->shared.channels + offset;
         kernel->args.tasks = (uintptr_t)kernel->shared.tasks + offset;
         kernel->args.leave = (uintptr_t)kernel->shared.leave + offset;
+        kernel->args.busy = (uintptr_t)kernel->shared.busy + offset;
         choose_blocks(kernel, multiprocessors);
         result = cuda->cuStreamCreate(&kernel->stream, CU_STREAM_NON_BLOCKING);
     }

@@ -59,9 +59,10 @@ typedef struct mrail_kernel_channel {
 typedef struct mrail_kernel_relay {
     uint64_t channels; /* address of mrail_kernel_channel_t[num_channels] */
     uint64_t tasks;    /* address of mrail_kernel_task_t[num_channels][ring] */
+    uint64_t busy;     /* address of the time of the last copy, 64 bits */
     uint64_t leave;    /* address of the number of the last launch that must
-                        * end. The host writes it, and a block that was idle
-                        * for idle_ns */
+                        * end. The host writes it, and a block if none had a
+                        * task for idle_ns */
     uint64_t launch;   /* number of this launch, from 1 */
     uint64_t idle_ns;
     uint32_t num_channels;

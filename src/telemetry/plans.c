@@ -27,6 +27,8 @@ int mrail_plans_create(mrail_plans_file_t *file, const char *dir, uint64_t id,
     int ret = mrail_tele_file_create(&file->file, dir, MRAIL_TELE_PLANS, id);
 
     file->plans = NULL;
+    file->num_used = 0;
+    file->freed = 0;
     if (ret != 0) {
         return ret;
     }
@@ -51,6 +53,52 @@ void mrail_plans_remove(mrail_plans_file_t *file)
     if (file->plans != NULL) {
         file->plans = NULL;
         mrail_tele_file_remove(&file->file);
+    }
+}
+
+/* Returns the place of the oldest forecast of a freed communicator, or NULL. */
+static mrail_plans_comm_t *plans_oldest(const mrail_plans_file_t *file)
+{
+    mrail_plans_comm_t *oldest = NULL;
+
+    for (unsigned i = 0; i < MRAIL_PLANS_COMMS; ++i) {
+        mrail_plans_comm_t *comm = &file->plans->comms[i];
+
+        if (((file->freed >> i) & 1) &&
+            ((oldest == NULL) || (comm->time_ns < oldest->time_ns))) {
+            oldest = comm;
+        }
+    }
+    return oldest;
+}
+
+mrail_plans_comm_t *mrail_plans_comm_add(mrail_plans_file_t *file)
+{
+    mrail_plans_comm_t *comm;
+
+    if (file->plans == NULL) {
+        return NULL;
+    }
+    if (file->num_used < MRAIL_PLANS_COMMS) {
+        return &file->plans->comms[file->num_used++];
+    }
+    comm = plans_oldest(file);
+    if (comm != NULL) {
+        file->freed &= ~(1u << (comm - file->plans->comms));
+        /* `begun` never goes back, so no reader takes a mixture of two forecasts
+         * for one. Until the first forecast of the new communicator ends, the
+         * place counts as changing. */
+        mrail_plans_begin(comm);
+        comm->earlier = (uint32_t)comm->begun;
+    }
+    return comm;
+}
+
+void mrail_plans_comm_remove(mrail_plans_file_t *file,
+                             const mrail_plans_comm_t *comm)
+{
+    if ((file->plans != NULL) && (comm != NULL)) {
+        file->freed |= 1u << (comm - file->plans->comms);
     }
 }
 
@@ -117,6 +165,7 @@ mrail_page_status_t mrail_plans_check(mrail_plans_t *plans,
 
         mrail_page_clean_text(comm->name, sizeof(comm->name));
         plans_check_links(comm);
+        comm->earlier = (comm->earlier < comm->begun) ? comm->earlier : 0;
         if ((before->begun[i] != before->done[i]) ||
             (after->begun[i] != before->done[i])) {
             comm->begun = 0;

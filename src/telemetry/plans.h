@@ -5,8 +5,11 @@
  * have a file.
  *
  * The process writes through a mapping. The writer's calls must be serialised
- * for each communicator. A reader does not trust the content: it checks numbers
- * and makes text printable.
+ * for each communicator, and those for places for the whole file. A reader does
+ * not trust the content: it checks numbers and makes text printable.
+ *
+ * The forecast of a communicator that was freed stays until another one needs its
+ * place.
  *
  * Source: [NIMBLE] IV-A (loads of links).
  */
@@ -40,7 +43,8 @@ typedef struct mrail_plans_comm {
     uint32_t is_executed;          /* 1 if the call followed the plan */
     uint32_t num_links;
     uint32_t more_links; /* links beyond MRAIL_PLANS_LINKS */
-    uint32_t reserved;
+    uint32_t earlier;    /* value of `begun` before the first forecast of this
+                          * communicator; see mrail_plans_number() */
     char name[64];
     mrail_plans_link_t links[MRAIL_PLANS_LINKS];
 } mrail_plans_comm_t;
@@ -61,6 +65,8 @@ typedef struct mrail_plans {
 typedef struct mrail_plans_file {
     mrail_tele_file_t file;
     mrail_plans_t *plans; /* the mapping; NULL if there is no file */
+    unsigned num_used;    /* places that have been given out */
+    uint32_t freed;       /* bit mask of those whose communicators were freed */
 } mrail_plans_file_t;
 
 /* Creates the file of this process. `job` may be NULL. On failure, returns
@@ -70,8 +76,17 @@ int mrail_plans_create(mrail_plans_file_t *file, const char *dir, uint64_t id,
 /* Removes the file when the process ends normally. */
 void mrail_plans_remove(mrail_plans_file_t *file);
 
+/* Returns a place for a communicator: one that was never used, or else that of
+ * the oldest forecast of a freed communicator. Returns NULL if all are in use, or
+ * there is no file. Readers see the old forecast no longer. */
+mrail_plans_comm_t *mrail_plans_comm_add(mrail_plans_file_t *file);
+/* The communicator of a place was freed. `comm` may be NULL. Does nothing after
+ * mrail_plans_remove(). */
+void mrail_plans_comm_remove(mrail_plans_file_t *file,
+                             const mrail_plans_comm_t *comm);
+
 /* Starts a forecast, which readers see after mrail_plans_end(). Between the two
- * calls, the caller fills in all fields except `begun` and `done`. */
+ * calls, the caller fills in all fields except `begun`, `done` and `earlier`. */
 void mrail_plans_begin(mrail_plans_comm_t *comm);
 void mrail_plans_end(mrail_plans_comm_t *comm);
 
@@ -80,6 +95,12 @@ void mrail_plans_end(mrail_plans_comm_t *comm);
 void mrail_plans_add(mrail_plans_comm_t *comm, const mrail_plans_link_t *link);
 
 /* ---- readers ---- */
+
+/* Returns the number of forecasts of a communicator, in a copy with begun != 0. */
+static inline uint64_t mrail_plans_number(const mrail_plans_comm_t *comm)
+{
+    return comm->begun - comm->earlier;
+}
 
 /* Reads a copy of an open file, which stays readable after the process has
  * removed it. A communicator whose forecast is changing has begun == 0. *plans

@@ -259,12 +259,12 @@ static const mrail_option_t bench_options[] = {
      MRAIL_OPTION_UNSIGNED, OPTION(token_ns), 0, 1000000000, NULL},
     {"--seed", "N", "seed of the random choice of experts (1)",
      MRAIL_OPTION_UINT64, OPTION(seed), 0, UINT64_MAX, NULL},
+    {.type = MRAIL_OPTION_HEADING, .help = "All:"},
     /* order of mrail_bench_plan_t */
     {"--plan", "both|yes|no",
-     "whether plans are allowed; both measures each step with and without a "
-     "plan, one directly after the other (both)",
+     "alltoallv, moe: whether plans are allowed (yes); both: moe measures each "
+     "step with and without a plan, one directly after the other (both for moe)",
      MRAIL_OPTION_CHOICE, OPTION(plan), 0, 0, NULL},
-    {.type = MRAIL_OPTION_HEADING, .help = "All:"},
     {"--sizes", "LIST",
      "alltoallv, p2p: comma-separated sizes in bytes, with k, m or g (KiB, "
      "MiB, GiB); FIRST:LAST:FACTOR is a range, such as 1:64m:2",
@@ -342,6 +342,19 @@ static void choose_warmup(mrail_bench_options_t *options)
     }
 }
 
+static void choose_plan(bench_t *bench)
+{
+    int is_moe = bench->area->func == mrail_bench_moe;
+
+    if (bench->options.plan == MRAIL_BENCH_PLAN_UNSET) {
+        bench->options.plan =
+            is_moe ? MRAIL_BENCH_PLAN_BOTH : MRAIL_BENCH_PLAN_YES;
+    }
+    if (!is_moe && bench->options.plan == MRAIL_BENCH_PLAN_BOTH) {
+        mrail_tool_usage(COMMAND, "--plan both requires the area moe");
+    }
+}
+
 static void parse_args(bench_t *bench, char **argv)
 {
     mrail_options_parse(&command, argv, bench);
@@ -361,6 +374,7 @@ static void parse_args(bench_t *bench, char **argv)
     }
     parse_sizes(bench);
     choose_warmup(&bench->options);
+    choose_plan(bench);
     bench->options.memory = (mrail_bench_memory_t)bench->memory;
     bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "uniform";
@@ -411,7 +425,8 @@ int main(int argc, char **argv)
                                  .hidden = 4096,
                                  .top_k = 2,
                                  .token_ns = 1000,
-                                 .seed = 1},
+                                 .seed = 1,
+                                 .plan = MRAIL_BENCH_PLAN_UNSET},
                      .dst = DST_NONE};
     int wrong;
 

@@ -17,9 +17,10 @@
 
 /* In the order of the values of --plan. */
 typedef enum mrail_bench_plan {
-    MRAIL_BENCH_PLAN_BOTH,
+    MRAIL_BENCH_PLAN_BOTH, /* moe only */
     MRAIL_BENCH_PLAN_YES,
     MRAIL_BENCH_PLAN_NO,
+    MRAIL_BENCH_PLAN_UNSET
 } mrail_bench_plan_t;
 
 typedef struct mrail_bench_skew {
@@ -54,7 +55,7 @@ typedef struct mrail_bench_options {
     double capacity;   /* see tools/moe.h */
     unsigned token_ns; /* time of an expert per token */
     uint64_t seed;
-    unsigned plan; /* mrail_bench_plan_t */
+    unsigned plan; /* alltoallv, moe: mrail_bench_plan_t */
     int json;
     int explain; /* 1 if coll/mrail prints its forecasts */
     int corrupt; /* 1 to flip a byte after the exchange, which tests the

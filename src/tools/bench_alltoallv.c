@@ -14,6 +14,7 @@
 #include <string.h>
 
 typedef struct exchange {
+    MPI_Comm comm; /* of the measured calls */
     int ranks, rank;
     int *send_counts, *send_offsets;
     int *recv_counts, *recv_offsets;
@@ -119,7 +120,7 @@ static double one_iteration(exchange_t *ex,
     time_s = MPI_Wtime();
     MPI_Alltoallv(ex->send.mpi, ex->send_counts, ex->send_offsets, MPI_BYTE,
                   ex->recv.mpi, ex->recv_counts, ex->recv_offsets, MPI_BYTE,
-                  MPI_COMM_WORLD);
+                  ex->comm);
     time_s = MPI_Wtime() - time_s;
     cpu_s = mrail_bench_cpu_now() - cpu_s;
     if (options->corrupt && ex->rank == 0) {
@@ -149,10 +150,11 @@ typedef struct coll_fractions {
 /* Returns the fractions of the measured calls. All ranks must call this
  * function, whose result is valid only on rank 0. */
 static coll_fractions_t
-fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
-             const mrail_bench_coll_t *coll,
+fractions_of(const exchange_t *ex, const mrail_bench_options_t *options,
+             const mrail_bench_result_t *result, const mrail_bench_coll_t *coll,
              const uint64_t before[MRAIL_BENCH_COLL_NUM])
 {
+    int is_planned = options->plan != MRAIL_BENCH_PLAN_NO;
     double bytes = (double)ex->send_bytes * result->num_times;
     uint64_t now[MRAIL_BENCH_COLL_NUM];
     double own[4] = {0}, all[4] = {0};
@@ -170,7 +172,8 @@ fractions_of(const exchange_t *ex, const mrail_bench_result_t *result,
         return (coll_fractions_t){-1, -1, -1};
     }
     return (coll_fractions_t){
-        .planned = (all[0] > 0) ? all[1] / all[0] : 0,
+        /* the counter includes unplanned exchanges of device memory */
+        .planned = (is_planned && all[0] > 0) ? all[1] / all[0] : 0,
         .relayed = (all[0] > 0) ? all[2] / all[0] : 0,
         .overhead =
             (result->wall_s > 0) ? all[3] / (result->wall_s * ex->ranks) : 0};
@@ -281,6 +284,7 @@ static void print_json(const mrail_bench_options_t *options,
                     6);
     mrail_json_string(&json, "pattern", pattern_text(skew));
     mrail_json_string(&json, "memory", mrail_bench_memory(options));
+    mrail_json_bool(&json, "plan", options->plan != MRAIL_BENCH_PLAN_NO);
     mrail_json_uint(&json, "iterations", result->num_times);
     mrail_json_real(&json, "median_s", figures->median_s, 9);
     mrail_json_real(&json, "p50_s", figures->p50_s, 9);
@@ -295,6 +299,7 @@ static void print_json(const mrail_bench_options_t *options,
     mrail_bench_share_json(&json, "planning_overhead",
                            coll_fractions->overhead);
     mrail_json_fixed(&json, "cpu_load", mrail_bench_load(result), 3);
+    mrail_json_real(&json, "cpu_s", result->cpu_s / result->num_times, 9);
     json_rails(&json, rails);
     mrail_json_bool(&json, "data_ok", result->data_ok);
     mrail_json_object_end(&json);
@@ -343,7 +348,8 @@ static void print_header(const mrail_bench_options_t *options,
     mrail_bench_transport(transport, sizeof(transport));
     printf("# MPI_Alltoallv, %d ranks, %s", ranks, transport);
     mrail_bench_print_iterations(options);
-    printf(", %s memory, ", mrail_bench_memory(options));
+    printf(", %s memory, %s", mrail_bench_memory(options),
+           (options->plan == MRAIL_BENCH_PLAN_NO) ? "without plans, " : "");
     if (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
         printf("spread evenly\n");
     } else {
@@ -389,7 +395,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     for (unsigned i = 0; i < timed; ++i) {
         (void)one_iteration(ex, options, warm + i, 1, &result);
     }
-    coll_fractions = fractions_of(ex, &result, coll, before);
+    coll_fractions = fractions_of(ex, options, &result, coll, before);
     rails = rails_since(coll, &rails);
     MPI_Reduce(&result.cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM, 0,
                MPI_COMM_WORLD);
@@ -412,10 +418,11 @@ int mrail_bench_alltoallv(const mrail_bench_options_t *options)
 {
     exchange_t ex = {0};
     mrail_bench_coll_t coll;
+    int is_planned = options->plan != MRAIL_BENCH_PLAN_NO, wrong = 0;
     size_t ints;
-    int wrong = 0;
 
     mrail_bench_coll_open(&coll);
+    ex.comm = is_planned ? MPI_COMM_WORLD : mrail_bench_coll_unplanned();
     MPI_Comm_size(MPI_COMM_WORLD, &ex.ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &ex.rank);
     ints = (size_t)ex.ranks * sizeof(int);
@@ -437,6 +444,9 @@ int mrail_bench_alltoallv(const mrail_bench_options_t *options)
     free(ex.send_offsets);
     free(ex.recv_counts);
     free(ex.recv_offsets);
+    if (!is_planned) {
+        MPI_Comm_free(&ex.comm);
+    }
     mrail_bench_coll_close(&coll);
     return wrong;
 }

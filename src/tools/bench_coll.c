@@ -97,6 +97,20 @@ void mrail_bench_coll_close(mrail_bench_coll_t *coll)
     MPI_T_finalize();
 }
 
+/* coll/mrail reads the key when the communicator is created; other components
+ * ignore it. */
+MPI_Comm mrail_bench_coll_unplanned(void)
+{
+    MPI_Comm comm;
+    MPI_Info info;
+
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mrail_plan", "false");
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+    MPI_Info_free(&info);
+    return comm;
+}
+
 void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
                            uint64_t values[MRAIL_BENCH_COLL_NUM])
 {

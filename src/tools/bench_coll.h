@@ -64,6 +64,10 @@ typedef struct mrail_bench_coll {
 void mrail_bench_coll_open(mrail_bench_coll_t *coll);
 void mrail_bench_coll_close(mrail_bench_coll_t *coll);
 
+/* Returns a duplicate of MPI_COMM_WORLD on which coll/mrail makes no plans. All
+ * ranks must call it. The caller frees the communicator. */
+MPI_Comm mrail_bench_coll_unplanned(void);
+
 /* Reads all counters, or returns zeros if the component is not loaded. */
 void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
                            uint64_t values[MRAIL_BENCH_COLL_NUM]);

@@ -347,20 +347,13 @@ static int run_tokens(mrail_moe_run_t *run)
     return !run->data_ok;
 }
 
-/* coll/mrail reads the key when the communicator is created; other components
- * ignore it. */
 static void create_comms(mrail_moe_run_t *run)
 {
     unsigned plan = run->options->plan;
-    MPI_Info info;
 
     run->modes[MRAIL_MOE_PLANNED].is_used = plan != MRAIL_BENCH_PLAN_NO;
     run->modes[MRAIL_MOE_UNPLANNED].is_used = plan != MRAIL_BENCH_PLAN_YES;
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "mrail_plan", "false");
-    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info,
-                           &run->modes[MRAIL_MOE_UNPLANNED].comm);
-    MPI_Info_free(&info);
+    run->modes[MRAIL_MOE_UNPLANNED].comm = mrail_bench_coll_unplanned();
     MPI_Comm_dup(MPI_COMM_WORLD, &run->modes[MRAIL_MOE_PLANNED].comm);
 }
 

@@ -95,8 +95,6 @@ static void set_remote(command_line_t *line)
     mrail_tool_args_add(words, (line->remote != NULL) ? line->remote : path);
     mrail_tool_args_add(words, COMMAND);
     mrail_tool_args_add(words, "--peer");
-    mrail_tool_args_addf(words, "--max-size=%llu",
-                         (unsigned long long)line->hosts.max_size);
     mrail_tool_args_addf(words, "--sample=%g", line->sample_s);
     if (line->job != NULL) {
         mrail_tool_args_addf(words, "--job=%s", line->job);
@@ -114,7 +112,7 @@ static unsigned collect_there(command_line_t *line, char *const *names,
     add_hosts(names, manifest);
     line->hosts.command = COMMAND;
     line->hosts.timeout_ns = (uint64_t)(line->timeout_s * 1e9);
-    line->hosts.max_size = line->max_size / manifest->num_hosts;
+    line->hosts.max_size = line->max_size;
     set_remote(line);
     failed = collect_hosts(&line->hosts, manifest);
     mrail_tool_args_cleanup(&line->hosts.remote);
@@ -230,8 +228,8 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_CALL, 0, 0,
      0, take_job},
     {"--max-size", "SIZE",
-     "size of the archive before compression, up to 4G (256M); hosts get equal "
-     "parts of it",
+     "size of the archive before compression, up to 4G (256M); hosts with much "
+     "telemetry share what others leave",
      MRAIL_OPTION_SIZE, FIELD(max_size), 1, COLLECT_MAX_SIZE, NULL},
     {"--sample", "TIME",
      "time between the two samples of running processes, 0.1 to 60 seconds "
@@ -273,9 +271,9 @@ static const mrail_command_t command = {
         "machine, in one archive: rails, lanes, counters, events, records of chunks,\n"
         "and MPI calls. Processes that were killed are part of it.\n"
         "\n"
-        "mrail diagnose, top, trace and info read the archive with --archive FILE,\n"
-        "on any machine. Times of the hosts are aligned by exchanged timestamps, and\n"
-        "ERROR is the bound of the error that remains.\n"
+        "mrail diagnose, top, trace, report and info read the archive with --archive\n"
+        "FILE, on any machine. Times of the hosts are aligned by exchanged\n"
+        "timestamps, and ERROR is the bound of the error that remains.\n"
         "\n"
         "If a host cannot be reached, the archive contains the other hosts.\n",
     .options = options,

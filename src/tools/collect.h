@@ -4,7 +4,9 @@
  *   collect.c            options, the archive file
  *   collect_local.c      the telemetry of this machine
  *   collect_hosts.c      that of other hosts, over collect_channel.c
+ *   collect_serve.c      the other end of such a conversation
  *   collect_clock.c      how far their clocks are ahead
+ *   collect_share.c      how they share the size of the archive
  *   collect_manifest.c   the manifest of an archive
  *   collect_tar.c        an archive as a stream
  *   collect_show.c       the summary

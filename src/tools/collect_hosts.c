@@ -6,6 +6,7 @@
 #include "telemetry/page.h"
 #include "tools/collect_channel.h"
 #include "tools/collect_clock.h"
+#include "tools/collect_share.h"
 #include "tools/collect_tar.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HELLO "mrail-collect "
 #define ROUNDS 8u       /* exchanges of timestamps */
 #define MAX_LINES 1000u /* that a login shell may print */
 #define LINE COLLECT_ERROR
@@ -54,21 +54,28 @@ static void add_quoted(mrail_tool_args_t *args, const mrail_tool_args_t *words)
     free(text);
 }
 
-mrail_tool_args_t collect_words(const collect_hosts_t *config, const char *host)
+mrail_tool_args_t collect_words(const collect_hosts_t *config, const char *host,
+                                uint64_t max_size)
 {
-    mrail_tool_args_t args = {0};
+    mrail_tool_args_t args = {0}, remote = {0};
 
+    for (unsigned i = 0; i < config->remote.count; ++i) {
+        mrail_tool_args_add(&remote, config->remote.items[i]);
+    }
+    mrail_tool_args_addf(&remote, "--max-size=%llu",
+                         (unsigned long long)max_size);
     if (config->srun) {
         add_words(&args, "srun --nodes=1 --ntasks=1 --overlap --mpi=none");
         mrail_tool_args_addf(&args, "--nodelist=%s", host);
-        for (unsigned i = 0; i < config->remote.count; ++i) {
-            mrail_tool_args_add(&args, config->remote.items[i]);
+        for (unsigned i = 0; i < remote.count; ++i) {
+            mrail_tool_args_add(&args, remote.items[i]);
         }
     } else {
         add_words(&args, config->ssh);
         mrail_tool_args_add(&args, host);
-        add_quoted(&args, &config->remote);
+        add_quoted(&args, &remote);
     }
+    mrail_tool_args_cleanup(&remote);
     return args;
 }
 
@@ -90,7 +97,7 @@ static int fail(collect_host_t *host, const char *format, ...)
 /* Reads lines until the one that starts the conversation. */
 static int await_hello(collect_channel_t *channel, collect_host_t *host)
 {
-    const size_t length = sizeof(HELLO) - 1;
+    const size_t length = sizeof(COLLECT_HELLO) - 1;
     char line[LINE];
     uint64_t version;
     int ret;
@@ -100,7 +107,7 @@ static int await_hello(collect_channel_t *channel, collect_host_t *host)
         if (ret <= 0) {
             return ret;
         }
-        if (strncmp(line, HELLO, length) != 0) {
+        if (strncmp(line, COLLECT_HELLO, length) != 0) {
             continue;
         }
         if ((mrail_number_uint(line + length, COLLECT_PROTOCOL,
@@ -181,6 +188,7 @@ static void take_host(collect_host_t *host, collect_host_t *from)
 {
     host->time_ns = from->time_ns;
     host->sample_ns = from->sample_ns;
+    host->needed = from->needed;
     host->left_out = from->left_out;
     host->refused = from->refused;
     host->foreign = from->foreign;
@@ -193,7 +201,7 @@ static void take_host(collect_host_t *host, collect_host_t *from)
     from->num_files = from->num_processes = 0;
 }
 
-static int receive(collect_channel_t *channel, const collect_hosts_t *config,
+static int receive(collect_channel_t *channel, uint64_t max_size,
                    collect_host_t *host)
 {
     char error[COLLECT_ERROR];
@@ -205,8 +213,7 @@ static int receive(collect_channel_t *channel, const collect_hosts_t *config,
     if (ret != 0) {
         return ret;
     }
-    ret = collect_reader_open(read_channel, channel, config->max_size, &reader,
-                              error);
+    ret = collect_reader_open(read_channel, channel, max_size, &reader, error);
     if (ret != 0) {
         return fail(host, "its answer: %.200s", error);
     }
@@ -226,7 +233,7 @@ static int receive(collect_channel_t *channel, const collect_hosts_t *config,
 }
 
 /* Returns 1, or the reason as in fail(). */
-static int talk(collect_channel_t *channel, const collect_hosts_t *config,
+static int talk(collect_channel_t *channel, uint64_t max_size,
                 collect_host_t *host)
 {
     int ret = await_hello(channel, host);
@@ -237,7 +244,7 @@ static int talk(collect_channel_t *channel, const collect_hosts_t *config,
     if (ret == 1) {
         ret = align(channel, host);
     }
-    return (ret == 1) ? receive(channel, config, host) : ret;
+    return (ret == 1) ? receive(channel, max_size, host) : ret;
 }
 
 /* ---- one host ---- */
@@ -260,9 +267,10 @@ static void explain(const collect_hosts_t *config, collect_host_t *host,
     }
 }
 
-static void collect_one(const collect_hosts_t *config, collect_host_t *host)
+static void collect_one(const collect_hosts_t *config, collect_host_t *host,
+                        uint64_t max_size)
 {
-    mrail_tool_args_t args = collect_words(config, host->name);
+    mrail_tool_args_t args = collect_words(config, host->name, max_size);
     collect_channel_t channel;
     int ret = collect_channel_open(&channel, args.items, config->timeout_ns);
     int status;
@@ -271,7 +279,7 @@ static void collect_one(const collect_hosts_t *config, collect_host_t *host)
         snprintf(host->error, sizeof(host->error), "cannot run %.100s: %s",
                  args.items[0], strerror(-ret));
     } else {
-        ret = talk(&channel, config, host);
+        ret = talk(&channel, max_size, host);
         if (ret < 0) { /* it does not end by itself */
             kill(channel.pid, SIGTERM);
         }
@@ -285,10 +293,17 @@ static void collect_one(const collect_hosts_t *config, collect_host_t *host)
 
 /* ---- all hosts ---- */
 
+/* A visit of a host. */
+typedef struct visit {
+    collect_host_t *host; /* has a name */
+    uint64_t max_size;    /* bytes that it may send */
+} visit_t;
+
 typedef struct work {
     const collect_hosts_t *config;
-    collect_manifest_t *manifest;
-    unsigned next; /* the next host */
+    const visit_t *visits;
+    unsigned count;
+    unsigned next; /* the next visit */
     unsigned done;
 } work_t;
 
@@ -298,8 +313,9 @@ static void *run_thread(void *arg)
     unsigned index;
 
     while ((index = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) <
-           work->manifest->num_hosts) {
-        collect_one(work->config, &work->manifest->hosts[index]);
+           work->count) {
+        collect_one(work->config, work->visits[index].host,
+                    work->visits[index].max_size);
         __atomic_add_fetch(&work->done, 1, __ATOMIC_RELEASE);
     }
     return NULL;
@@ -313,23 +329,21 @@ static void await_all(const work_t *work)
     do {
         (void)nanosleep(&pause, NULL);
         done = __atomic_load_n(&work->done, __ATOMIC_ACQUIRE);
-        mrail_tool_progress(work->config->command, done,
-                            work->manifest->num_hosts, "hosts");
-    } while (done < work->manifest->num_hosts);
+        mrail_tool_progress(work->config->command, done, work->count, "hosts");
+    } while (done < work->count);
 }
 
-unsigned collect_hosts(const collect_hosts_t *config,
-                       collect_manifest_t *manifest)
+static void visit_all(const collect_hosts_t *config, const visit_t *visits,
+                      unsigned count)
 {
-    unsigned num = MRAIL_MIN(config->parallel, manifest->num_hosts);
-    unsigned started = 0, failed = 0;
+    unsigned num = MRAIL_MIN(config->parallel, count);
+    unsigned started = 0;
     pthread_t *threads = calloc(num, sizeof(*threads));
-    work_t work = {.config = config, .manifest = manifest};
+    work_t work = {.config = config, .visits = visits, .count = count};
 
     if (threads == NULL) {
         mrail_tool_fail(config->command, "out of memory");
     }
-    signal(SIGPIPE, SIG_IGN);
     while ((started < num) &&
            (pthread_create(&threads[started], NULL, run_thread, &work) == 0)) {
         ++started;
@@ -342,63 +356,113 @@ unsigned collect_hosts(const collect_hosts_t *config,
         pthread_join(threads[i], NULL);
     }
     free(threads);
+}
+
+/* ---- the rest of the size ---- */
+
+static void *allocate(const collect_hosts_t *config, unsigned count,
+                      size_t size)
+{
+    void *memory = calloc(count + 1, size);
+
+    if (memory == NULL) {
+        mrail_tool_fail(config->command, "out of memory");
+    }
+    return memory;
+}
+
+static int has_more(const collect_host_t *host)
+{
+    return (host->error[0] == '\0') && (host->left_out > 0) &&
+           (host->needed > collect_tar_files(host));
+}
+
+/* Returns 1 if a host can send a process of mean size more than before. */
+static int gets_more(const collect_host_t *host, uint64_t share)
+{
+    uint64_t used = collect_tar_files(host);
+
+    return (share > used) &&
+           (share - used >= (host->needed - used) / host->left_out);
+}
+
+/* Visits a host again. A host that fails this time keeps what it sent before. */
+static void visit_again(const collect_hosts_t *config, const visit_t *visits,
+                        unsigned count)
+{
+    collect_host_t *again = allocate(config, count, sizeof(*again));
+    visit_t *later = allocate(config, count, sizeof(*later));
+
+    for (unsigned i = 0; i < count; ++i) {
+        memcpy(again[i].name, visits[i].host->name, sizeof(again[i].name));
+        later[i] = (visit_t){&again[i], visits[i].max_size};
+    }
+    visit_all(config, later, count);
+    for (unsigned i = 0; i < count; ++i) {
+        collect_host_t *host = visits[i].host;
+
+        if ((again[i].error[0] == '\0') &&
+            (again[i].left_out < host->left_out)) {
+            collect_host_cleanup(host);
+            *host = again[i];
+        } else {
+            collect_host_cleanup(&again[i]);
+        }
+    }
+    free(later);
+    free(again);
+}
+
+/* Shares what the other hosts leave among those that have more. */
+static void share_rest(const collect_hosts_t *config,
+                       collect_manifest_t *manifest)
+{
+    unsigned num = manifest->num_hosts, count = 0, num_again = 0;
+    visit_t *visits = allocate(config, num, sizeof(*visits));
+    uint64_t *needs = allocate(config, num, sizeof(*needs));
+    uint64_t *shares = allocate(config, num, sizeof(*shares));
+    uint64_t left = config->max_size;
+
+    for (unsigned i = 0; i < num; ++i) {
+        collect_host_t *host = &manifest->hosts[i];
+
+        if (has_more(host)) {
+            needs[count] = host->needed;
+            visits[count++].host = host;
+        } else {
+            left -= MRAIL_MIN(left, collect_tar_files(host));
+        }
+    }
+    collect_share(needs, shares, count, left);
+    for (unsigned i = 0; i < count; ++i) {
+        if (gets_more(visits[i].host, shares[i])) {
+            visits[num_again++] = (visit_t){visits[i].host, shares[i]};
+        }
+    }
+    if (num_again > 0) {
+        visit_again(config, visits, num_again);
+    }
+    free(shares);
+    free(needs);
+    free(visits);
+}
+
+unsigned collect_hosts(const collect_hosts_t *config,
+                       collect_manifest_t *manifest)
+{
+    visit_t *visits = allocate(config, manifest->num_hosts, sizeof(*visits));
+    unsigned failed = 0;
+
+    signal(SIGPIPE, SIG_IGN);
+    for (unsigned i = 0; i < manifest->num_hosts; ++i) {
+        visits[i] = (visit_t){&manifest->hosts[i],
+                              config->max_size / manifest->num_hosts};
+    }
+    visit_all(config, visits, manifest->num_hosts);
+    free(visits);
+    share_rest(config, manifest);
     for (unsigned i = 0; i < manifest->num_hosts; ++i) {
         failed += manifest->hosts[i].error[0] != '\0';
     }
     return failed;
-}
-
-/* ---- the other end ---- */
-
-static int serve_error(const char *error)
-{
-    printf("error %s\n", error);
-    fflush(stdout);
-    return MRAIL_TOOL_FAILED;
-}
-
-static int serve_lines(const collect_manifest_t *manifest)
-{
-    char line[64], error[COLLECT_ERROR];
-
-    while (fgets(line, sizeof(line), stdin) != NULL) {
-        if (strcmp(line, "time\n") == 0) {
-            printf("time %llu\n", (unsigned long long)mrail_page_now());
-            fflush(stdout);
-        } else if (strcmp(line, "send\n") == 0) {
-            return (collect_tar_write(STDOUT_FILENO, 0, manifest, error) == 0)
-                       ? 0
-                       : MRAIL_TOOL_FAILED;
-        } else {
-            break;
-        }
-    }
-    return MRAIL_TOOL_FAILED;
-}
-
-int collect_serve(const char *command, const collect_local_t *local)
-{
-    collect_manifest_t manifest = {.time_ns = mrail_page_now()};
-    collect_host_t *host = collect_manifest_add(&manifest);
-    char error[COLLECT_ERROR];
-    int ret;
-
-    printf(HELLO "%u\n", COLLECT_PROTOCOL);
-    fflush(stdout);
-    if (!collect_tar_is_built()) {
-        return serve_error("its mrail has no libarchive");
-    }
-    if (host == NULL) {
-        return serve_error("out of memory");
-    }
-    snprintf(host->name, sizeof(host->name), "host");
-    if (collect_local(local, host, error) != 0) {
-        ret = serve_error(error);
-    } else {
-        puts("ready");
-        fflush(stdout);
-        ret = serve_lines(&manifest);
-    }
-    collect_manifest_cleanup(&manifest);
-    return ret;
 }

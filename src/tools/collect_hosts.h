@@ -23,6 +23,7 @@
 #include "tools/tool.h"
 
 #define COLLECT_PROTOCOL 1u
+#define COLLECT_HELLO "mrail-collect " /* before the version */
 
 typedef struct collect_hosts {
     const char *command;
@@ -31,11 +32,12 @@ typedef struct collect_hosts {
     mrail_tool_args_t remote; /* the words of the command on the host */
     unsigned parallel;        /* number of hosts at a time */
     uint64_t timeout_ns;
-    uint64_t max_size; /* bytes that one host may send */
+    uint64_t max_size; /* bytes that all hosts together may send */
 } collect_hosts_t;
 
 /* Fills in all hosts of the manifest, which have names. A host that fails gets
- * an error instead. Shows the progress on stderr. Ignores SIGPIPE from then on.
+ * an error instead. Each host may send an equal part of the size. Those that have
+ * more are asked again if others leave them room for a further process. Shows the progress on stderr. Ignores SIGPIPE from then on.
  * Returns the number of hosts that failed. */
 unsigned collect_hosts(const collect_hosts_t *config,
                        collect_manifest_t *manifest);
@@ -44,8 +46,9 @@ unsigned collect_hosts(const collect_hosts_t *config,
  * status. */
 int collect_serve(const char *command, const collect_local_t *local);
 
-/* Returns the words that reach a host, for execvp(3). */
-mrail_tool_args_t collect_words(const collect_hosts_t *config,
-                                const char *host);
+/* Returns the words that reach a host, for execvp(3). It may send `max_size`
+ * bytes. */
+mrail_tool_args_t collect_words(const collect_hosts_t *config, const char *host,
+                                uint64_t max_size);
 
 #endif

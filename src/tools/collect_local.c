@@ -244,16 +244,6 @@ static int sample_earlier(gathering_t *gathering)
     return is_any;
 }
 
-static uint64_t size_of(const collect_host_t *host)
-{
-    uint64_t size = 0;
-
-    for (unsigned i = 0; i < host->num_files; ++i) {
-        size += collect_tar_size(host->files[i].size);
-    }
-    return size;
-}
-
 static void add_process(gathering_t *gathering, const group_t *group,
                         uint64_t elapsed_ns)
 {
@@ -296,7 +286,8 @@ static void take_group(gathering_t *gathering, group_t *group,
     uint64_t size;
 
     sample_group(gathering, group, 0, &files);
-    size = size_of(&files) + size_of(&group->earlier);
+    size = collect_tar_files(&files) + collect_tar_files(&group->earlier);
+    gathering->host->needed += (files.num_files > 0) ? size : 0;
     if (files.num_files == 0) {
         /* The process has ended normally. */
     } else if ((size > gathering->left) ||

@@ -180,6 +180,7 @@ static void write_host(mrail_json_t *json, const collect_host_t *host)
         mrail_json_uint(json, "bound_ns", host->bound_ns);
         mrail_json_uint(json, "time_ns", host->time_ns);
         mrail_json_uint(json, "sample_ns", host->sample_ns);
+        mrail_json_uint(json, "needed", host->needed);
         mrail_json_uint(json, "left_out", host->left_out);
         mrail_json_uint(json, "refused", host->refused);
         mrail_json_uint(json, "foreign", host->foreign);
@@ -389,6 +390,10 @@ static void parse_host_data(parsing_t *parsing, const cJSON *item,
     host->bound_ns = take_uint(parsing, item, "bound_ns", MRAIL_CALLS_MAX_NS);
     host->time_ns = take_uint(parsing, item, "time_ns", MRAIL_CALLS_MAX_NS);
     host->sample_ns = take_uint(parsing, item, "sample_ns", MRAIL_CALLS_MAX_NS);
+    /* Earlier versions did not write it. */
+    if (cJSON_HasObjectItem(item, "needed")) {
+        host->needed = take_uint(parsing, item, "needed", COLLECT_MAX_NEEDED);
+    }
     host->left_out = (unsigned)take_uint(parsing, item, "left_out", INT32_MAX);
     host->refused = (unsigned)take_uint(parsing, item, "refused", INT32_MAX);
     host->foreign = (unsigned)take_uint(parsing, item, "foreign", INT32_MAX);

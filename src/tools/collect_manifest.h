@@ -23,6 +23,7 @@
 #define COLLECT_MAX_FILES 65536u             /* of a host */
 #define COLLECT_MAX_MANIFEST (64u << 20)     /* bytes */
 #define COLLECT_MAX_SIZE (UINT64_C(1) << 32) /* bytes of all files */
+#define COLLECT_MAX_NEEDED (UINT64_C(1) << 53)
 
 #define COLLECT_NAME 72      /* room for the name of a host */
 #define COLLECT_FILE_NAME 96 /* room for the name of a file in its host */
@@ -57,9 +58,12 @@ typedef struct collect_host {
     uint64_t bound_ns;
     uint64_t time_ns;   /* time of the second sample, by the host's clock */
     uint64_t sample_ns; /* time between the two samples */
-    unsigned left_out;  /* processes that did not fit */
-    unsigned refused;   /* files that are not valid, or of another version */
-    unsigned foreign;   /* files of other users, which are never read */
+    /* Bytes that all processes take in an archive, with those that were left
+     * out; 0: unknown. */
+    uint64_t needed;
+    unsigned left_out; /* processes that did not fit */
+    unsigned refused;  /* files that are not valid, or of another version */
+    unsigned foreign;  /* files of other users, which are never read */
     collect_file_t *files;
     unsigned num_files;
     collect_process_t *processes;

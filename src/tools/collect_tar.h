@@ -24,6 +24,17 @@ static inline uint64_t collect_tar_size(uint64_t size)
                                    COLLECT_TAR_BLOCK * COLLECT_TAR_BLOCK;
 }
 
+/* The same for the files of a host. */
+static inline uint64_t collect_tar_files(const collect_host_t *host)
+{
+    uint64_t size = 0;
+
+    for (unsigned i = 0; i < host->num_files; ++i) {
+        size += collect_tar_size(host->files[i].size);
+    }
+    return size;
+}
+
 /* Returns 1 if this build has libarchive. */
 int collect_tar_is_built(void);
 

@@ -196,6 +196,7 @@ static void unpack(opening_t *opening, const collect_item_t *item)
         fprintf(stderr, "mrail %s: %s: %s/%s: %s\n", opening->command,
                 opening->path, host->name, file->name,
                 mrail_page_status_text(status));
+        ++view->lost_files;
         return;
     }
     mrail_image_shift(name.kind, item->data, (size_t)file->size,
@@ -292,9 +293,11 @@ static void unpack_all(opening_t *opening, collect_reader_t *reader)
         ++count;
     }
     if ((ret == -ENODATA) && (opening->unpacked > 0)) {
+        unsigned lost = count_files(&view->manifest) - count;
+
+        view->lost_files += lost;
         fprintf(stderr, "mrail %s: %s: %s; %u of %u files are missing\n",
-                opening->command, opening->path, error,
-                count_files(&view->manifest) - count,
+                opening->command, opening->path, error, lost,
                 count_files(&view->manifest));
     } else if (ret != 0) {
         mrail_tool_fail(opening->command, "%s: %s", opening->path, error);

@@ -23,6 +23,7 @@ typedef struct collect_view {
     char earlier[MRAIL_TELE_PATH / 2]; /* the first samples */
     collect_manifest_t manifest;       /* files are without data */
     pages_host_t *hosts;               /* manifest.num_hosts of them */
+    unsigned lost_files; /* files that were cut off, or are not valid */
 } collect_view_t;
 
 /* Opens the archive at `path`; "-" is stdin. Says on stderr when and where it

@@ -172,10 +172,9 @@ static const mrail_command_t command = {
     .synopsis = synopsis,
     .about =
         "Serves the telemetry of this user's processes on this machine over HTTP, as\n"
-        "metrics for Prometheus: http://" DEFAULT_LISTEN
-        "/metrics. It does not require root, and\n"
-        "reads only the files of its user. Processes beyond --max-jobs and\n"
-        "--max-ranks are counted, but not exported.\n",
+        "metrics for Prometheus: http://" DEFAULT_LISTEN "/metrics. It does\n"
+        "not require root, and reads only the files of its user. Processes beyond\n"
+        "--max-jobs and --max-ranks are counted, but not exported.\n",
     .options = options,
     .epilog =
         "Exit status: 0 ended by SIGTERM or SIGINT, 1 failure, 2 usage.\n"};

@@ -168,6 +168,8 @@ libmrail_collect_la_SOURCES = src/tools/collect.h \
     src/tools/collect_hosts.c src/tools/collect_hosts.h \
     src/tools/collect_local.c src/tools/collect_local.h \
     src/tools/collect_manifest.c src/tools/collect_manifest.h \
+    src/tools/collect_serve.c \
+    src/tools/collect_share.c src/tools/collect_share.h \
     src/tools/collect_show.c \
     src/tools/collect_tar.c src/tools/collect_tar.h \
     src/tools/collect_view.c src/tools/collect_view.h \
@@ -199,6 +201,7 @@ libmrail_trace_la_SOURCES = src/tools/trace_show.c src/tools/trace_show.h \
     src/tools/trace_table.c src/tools/trace_table.h \
     src/tools/perfetto.c src/tools/perfetto.h \
     src/tools/trace_calls.c src/tools/trace_calls.h \
+    src/tools/trace_plans.c src/tools/trace_plans.h \
     src/tools/trace_tracks.c src/tools/trace_tracks.h
 mrail_trace_SOURCES = src/tools/trace.c \
     src/tools/trace_file.c src/tools/trace_file.h \
@@ -230,12 +233,12 @@ libmrail_report_la_SOURCES = src/tools/report.h \
     src/tools/report_model.c src/tools/report_events.c \
     src/tools/report_series.c src/tools/report_series.h \
     src/tools/report_facts.c src/tools/report_json.c \
-    src/tools/report_page.c
+    src/tools/report_json_plans.c src/tools/report_page.c
 nodist_libmrail_report_la_SOURCES = src/tools/report_template.c
-mrail_report_SOURCES = src/tools/report.c src/tools/report_env.c \
+mrail_report_SOURCES = src/tools/report.c src/tools/report_archive.c \
+    src/tools/report_env.c src/tools/report_rings.c \
     src/tools/report_files.c src/tools/report_files.h
-mrail_report_LDADD = libmrail-report.la libmrail-top.la libmrail-telemetry.la \
-    libmrail-tool.la -lm
+mrail_report_LDADD = libmrail-report.la $(COLLECT_LIBS)
 dist_man_MANS += src/tools/man/mrail-report.1
 CLEANFILES += src/tools/report_template.c
 src/tools/report_template.c: $(REPORT_TEMPLATE)

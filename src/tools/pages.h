@@ -32,7 +32,7 @@ typedef struct pages {
     /* Set by the viewer for pages of an archive. */
     const pages_host_t *hosts; /* NULL for pages of this machine */
     unsigned num_hosts;
-    uint64_t time_ns; /* time at which they were read, or 0 for now */
+    uint64_t time_ns; /* time at which they were read, or 0 if live */
 } pages_t;
 
 /* Returns the directory of the telemetry pages: `option` (from --dir),

@@ -13,7 +13,7 @@ typedef enum wire_type {
 } wire_type_t;
 
 /* Size of the largest packet: an event whose texts are all truncated. */
-#define PACKET_SIZE 4096u
+#define PACKET_SIZE 12288u
 #define VARINT_SIZE 10u
 /* Size of the length of a message inside a packet. The length is known only at
  * the end of the message, so it has a fixed size, with leading zeros. */

@@ -25,7 +25,7 @@
 #include <stdio.h>
 
 #define PERFETTO_TEXT 200u
-#define PERFETTO_ARGS 8u
+#define PERFETTO_ARGS 26u
 
 typedef struct perfetto {
     FILE *stream;

@@ -1,5 +1,5 @@
-/* The comparison arms with short algorithms; plan_arms_fast.c and
- * plan_arms_nimble.c contain the other arms. */
+/* The comparison methods with short algorithms; plan_arms_fast.c and
+ * plan_arms_nimble.c contain the other methods. */
 #include "config.h"
 #include "tools/plan_arms.h"
 
@@ -85,7 +85,7 @@ static int sort_rounds(const plan_arms_net_t *net, rounds_t *rounds)
 }
 
 /* Adds the time of a round: the largest load of its demands on the paths of the
- * arm `direct`. */
+ * method `direct`. */
 static int add_round(mrail_plan_t *plan, const rounds_t *rounds, unsigned round,
                      plan_arm_t *arm)
 {
@@ -220,13 +220,13 @@ static int arm_sabre(plan_arms_net_t *net, plan_arm_t *arm)
     return 0;
 }
 
-/* ---- All arms ---- */
+/* ---- All methods ---- */
 
 typedef struct arm_ops {
     const char *name, *source;
     int (*compute)(plan_arms_net_t *net, plan_arm_t *arm);
     int is_bound;
-    int needs_one_group; /* 1 if the arm models neither leaf groups nor
+    int needs_one_group; /* 1 if the method models neither leaf groups nor
                           * uplinks */
 } arm_ops_t;
 

@@ -1,10 +1,10 @@
 /*
- * Comparison arms of `mrail plan`: other methods for an exchange, on the same
- * topology and with the same model. The time of a link is its bytes divided by
- * its capacity, and all links work in parallel. The time of an arm that
- * proceeds in steps is the sum of its steps.
+ * Comparison methods of `mrail plan`: other methods for an exchange, on the
+ * same topology and with the same model. The time of a link is its bytes
+ * divided by its capacity, and all links work in parallel. The time of a method
+ * that proceeds in steps is the sum of its steps.
  *
- * Each arm follows its source. Where the source leaves a question open,
+ * Each method follows its source. Where the source leaves a question open,
  * docs/planner.md states the assumption.
  *
  * Pure: uses only the public functions of plan.h, without I/O or clock.
@@ -34,18 +34,18 @@ typedef struct plan_arm {
     double relayed; /* bytes times relays; negative if undefined */
     unsigned steps; /* rounds or stages, one after the other; 0 if all bytes are
                      * sent at the same time */
-    /* The reason why the arm does not support the topology, or "". */
+    /* The reason why the method does not support the topology, or "". */
     char why[PLAN_ARMS_WHY_MAX];
 } plan_arm_t;
 
-/* Return the name of an arm, and the label of its source in docs/references.md.
- * plan_arm_is_bound() returns 1 if the arm is a bound rather than an
- * exchange. */
+/* Return the name of a method, and the label of its source in
+ * docs/references.md. plan_arm_is_bound() returns 1 if the method is a bound
+ * rather than an exchange. */
 const char *plan_arm_name(plan_arm_id_t id);
 const char *plan_arm_source(plan_arm_id_t id);
 int plan_arm_is_bound(plan_arm_id_t id);
 
-/* Computes all arms. `plan` must have been made for this topology and these
+/* Computes all methods. `plan` must have been made for this topology and these
  * demands without background, and compared with mrail_plan_compare(). Returns
  * 0, or -ENOMEM with `arms` unchanged. */
 int plan_arms_compare(const mrail_plan_topo_t *topo, const mrail_plan_t *plan,

@@ -1,4 +1,4 @@
-/* The model of links that the comparison arms use. */
+/* The model of links that the comparison methods use. */
 #include "config.h"
 #include "tools/plan_arms_net.h"
 
@@ -76,7 +76,7 @@ static void sort_ranks(plan_arms_net_t *net)
 }
 
 /* Returns the address at which the number of a link is stored, or NULL for
- * uplinks, which the arms do not use. */
+ * uplinks, which the methods do not use. */
 static uint32_t *place_of(plan_arms_net_t *net, const mrail_plan_link_t *link)
 {
     size_t rail_at = (size_t)link->a * net->num_rails + link->b;

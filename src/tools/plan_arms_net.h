@@ -1,6 +1,6 @@
 /*
- * A model of the links of a topology for the comparison arms, with the bytes
- * that an arm puts on each link. The links come from a plan.
+ * A model of the links of a topology for the comparison methods, with the bytes
+ * that a method puts on each link. The links come from a plan.
  */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_NET_H
 #define MRAIL_TOOLS_PLAN_ARMS_NET_H
@@ -26,8 +26,8 @@ typedef struct plan_arms_net {
     size_t num_demands;
     unsigned num_nodes, num_rails, num_ranks, num_links, num_leaf_groups;
     mrail_plan_link_t *links; /* links in the order of the plan */
-    double *bytes;            /* by link, for the current arm */
-    double relayed;           /* bytes times relays, for the current arm */
+    double *bytes;            /* by link, for the current method */
+    double relayed;           /* bytes times relays, for the current method */
     uint32_t *words;          /* memory of the following arrays */
     /* Link number of a port, by direction and node * num_rails + rail;
      * MRAIL_PLAN_NONE if the rail is down. */

@@ -1,4 +1,4 @@
-/* Shared by the files of the comparison arms. */
+/* Shared by the files of the comparison methods. */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_PRIV_H
 #define MRAIL_TOOLS_PLAN_ARMS_PRIV_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Compute one arm into a zeroed `arm`, on a net without bytes. Return 0 or
+/* Compute one method into a zeroed `arm`, on a net without bytes. Return 0 or
  * -ENOMEM. */
 int plan_arm_fast(plan_arms_net_t *net, plan_arm_t *arm);
 int plan_arm_nimble(plan_arms_net_t *net, plan_arm_t *arm);
@@ -19,7 +19,7 @@ int plan_arm_nimble(plan_arms_net_t *net, plan_arm_t *arm);
 int plan_arms_stages(uint64_t *bytes, const double *seconds_per_byte,
                      unsigned num_nodes, double *seconds_p, unsigned *num_p);
 
-/* Records that the arm does not support a demand, because its ranks have no
+/* Records that the method does not support a demand, because its ranks have no
  * rail in common. */
 static inline void plan_arm_no_rail(plan_arm_t *arm,
                                     const mrail_plan_demand_t *demand)

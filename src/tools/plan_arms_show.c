@@ -1,4 +1,4 @@
-/* mrail plan --compare: the comparison arms as a table and as JSON. */
+/* mrail plan --compare: the comparison methods as a table and as JSON. */
 #include "config.h"
 #include "tools/plan_command.h"
 
@@ -63,7 +63,7 @@ static void print_arm(mrail_json_t *json, const plan_run_t *run,
     const plan_arm_t *arm = &run->arms[id];
 
     mrail_json_object(json, NULL);
-    mrail_json_string(json, "arm", plan_arm_name(id));
+    mrail_json_string(json, "method", plan_arm_name(id));
     mrail_json_string(json, "source", plan_arm_source(id));
     mrail_json_bool(json, "is_bound", plan_arm_is_bound(id));
     if (arm->why[0] != '\0') {

@@ -38,7 +38,8 @@ typedef struct plan_run {
 void plan_show(const plan_run_t *run);
 void plan_show_json(const plan_run_t *run);
 
-/* Print the comparison arms: as a table, and as a member of the JSON object. */
+/* Print the comparison methods: as a table, and as a member of the JSON
+ * object. */
 void plan_arms_show(const plan_run_t *run);
 void plan_arms_show_json(mrail_json_t *json, const plan_run_t *run);
 

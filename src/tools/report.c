@@ -24,14 +24,17 @@
 
 typedef struct report {
     const char *dir;
+    const char *file;     /* the archive; NULL: this machine */
+    collect_view_t *view; /* of the archive */
     const char *job;
-    const char *path; /* NULL: no page */
-    double time_s;    /* 0: no limit */
-    double interval_s;
+    const char *path;  /* NULL: no page */
+    double time_s;     /* 0: no limit */
+    double interval_s; /* 0: the default */
     int json, force;
     FILE *stream;
     report_model_t model;
     report_files_t files;
+    report_archive_t archive;
 } report_t;
 
 static volatile sig_atomic_t is_interrupted;
@@ -156,41 +159,58 @@ static report_end_t record(report_t *report)
     return end;
 }
 
+/* Returns the time of the report: the current time, or that of the archive. */
+static uint64_t now(const report_t *report)
+{
+    return (report->view != NULL) ? report_archive_time(report->view)
+                                  : mrail_page_now();
+}
+
 /* Collects what is known of the job. */
 static void collect(report_t *report, int is_live)
 {
-    report_end_t end = REPORT_NOT_LIVE;
+    report_end_t end =
+        (report->view != NULL) ? REPORT_OF_ARCHIVE : REPORT_NOT_LIVE;
 
     if (is_live) {
         end = record(report);
     } else {
-        (void)report_look(&report->files);
         report_rings(&report->files);
     }
     report_read_plans(&report->files);
-    report_finish(&report->model, mrail_page_now(), end);
+    report_finish(&report->model, now(report), end);
 }
 
-/* Opens the files of the job. Returns 1 if it runs. */
+/* Opens the files of the job. Returns 1 if it can be followed. */
 static int start(report_t *report)
 {
+    report_model_t *model = &report->model;
+    report_files_t *files = &report->files;
     unsigned refused;
     int is_live;
 
-    report->files.dir = report->dir;
-    report->files.model = &report->model;
-    report_select(&report->files, report->job, &is_live, &refused);
-    report_init(&report->model, report->files.job, mrail_page_now(),
+    files->view = report->view;
+    files->dir = (report->view != NULL) ? report->view->dir : report->dir;
+    files->source = (report->view != NULL) ? report->file : report->dir;
+    files->model = model;
+    report_select(files, report->job, &is_live, &refused);
+    files->is_still = !is_live || (report->view != NULL);
+    report_init(model, files->job, now(report),
                 (uint64_t)(report->interval_s * 1e9));
-    report->model.files_refused = refused;
-    (void)gethostname(report->model.host, sizeof(report->model.host) - 1);
-    report_find(&report->files);
-    /* The processes may have ended since then. */
-    if (report->model.num_processes == 0) {
-        mrail_tool_fail(COMMAND, "job %s ended before its files were read",
-                        report->files.job);
+    model->files_refused = refused;
+    if (report->view != NULL) {
+        report_take_archive(files, &report->archive);
+    } else {
+        (void)gethostname(model->host, sizeof(model->host) - 1);
     }
-    return is_live;
+    report_find(files);
+    model->samples = (unsigned)files->is_still;
+    /* The processes may have ended since then. */
+    if (model->num_processes == 0) {
+        mrail_tool_fail(COMMAND, "job %s ended before its files were read",
+                        files->job);
+    }
+    return !files->is_still;
 }
 
 static void run(report_t *report)
@@ -238,10 +258,13 @@ static const mrail_option_t options[] = {
      "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
+    {"--archive", "FILE", "report on a job in an archive of mrail collect",
+     MRAIL_OPTION_TEXT, FIELD(file), 0, 0, NULL},
     {.names = NULL}};
 
-static const char *const synopsis[] = {"-o FILE [--time TIME] [JOB]",
-                                       "--json [--time TIME] [JOB]", NULL};
+static const char *const synopsis[] = {
+    "-o FILE [--time TIME] [JOB]", "--json [--time TIME] [JOB]",
+    "--archive FILE [-o FILE] [--json] [JOB]", NULL};
 
 static const mrail_command_t command = {
     .name = COMMAND,
@@ -253,27 +276,46 @@ static const mrail_command_t command = {
         "\n"
         "Follows a running job until it ends. Of a job that has ended abnormally, it\n"
         "reports what the telemetry files still contain. Without JOB, there must be\n"
-        "only one job, or only one that runs.\n",
+        "only one job, or only one that runs. With --archive, the page has the ranks\n"
+        "of all hosts in the archive, at the time at which it was collected.\n",
     .options = options,
     .epilog = "Exit status: 0 done, 1 no such job, or failure, 2 usage.\n",
     .operands = 1};
 
-int main(int argc, char **argv)
+static void check_options(const report_t *report)
 {
-    report_t report = {.interval_s = 0.5};
-    int at = mrail_options_parse(&command, argv, &report);
-
-    if ((report.path == NULL) && !report.json) {
+    if ((report->path == NULL) && !report->json) {
         mrail_tool_usage(COMMAND, "give -o FILE, or --json");
     }
-    if ((report.path == NULL) && report.force) {
+    if ((report->path == NULL) && report->force) {
         mrail_tool_usage(COMMAND, "--force needs -o FILE");
     }
+    if ((report->file != NULL) &&
+        ((report->dir != NULL) || (report->time_s > 0) ||
+         (report->interval_s > 0))) {
+        mrail_tool_usage(COMMAND, "--archive cannot be combined with %s",
+                         (report->dir != NULL)  ? "--dir"
+                         : (report->time_s > 0) ? "--time"
+                                                : "--interval");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    report_t report = {.interval_s = 0};
+    int at = mrail_options_parse(&command, argv, &report);
+
+    check_options(&report);
     if ((argv[at] != NULL) && (argv[at + 1] != NULL)) {
         mrail_tool_usage(COMMAND, "unknown argument '%s'", argv[at + 1]);
     }
     report.job = argv[at];
     report.dir = pages_dir(report.dir);
+    report.interval_s = (report.interval_s > 0) ? report.interval_s : 0.5;
+    if (report.file != NULL) {
+        report.view = collect_view_open(COMMAND, report.file);
+    }
     run(&report);
+    collect_view_close(report.view);
     return 0;
 }

@@ -3,12 +3,14 @@
  *
  *   report.c         options, the loop
  *   report_files.c   the telemetry files of the job
+ *   report_rings.c   records of processes that do not change any more
+ *   report_archive.c an archive of mrail collect
  *   report_env.c     parameters, from the environment of a rank
  *   report_model.c   collects the samples of a job
  *   report_events.c  the events of its processes
  *   report_series.c  bandwidth over time (report_series.h)
  *   report_facts.c   totals, and the summary
- *   report_json.c    the figures as JSON
+ *   report_json.c    the figures as JSON, with report_json_plans.c
  *   report_page.c    the HTML page, which contains the JSON
  *
  * The sources from report_model.c on are pure: they get pages and times as
@@ -19,6 +21,7 @@
 
 #include "telemetry/calls.h"
 #include "telemetry/plans.h"
+#include "tools/pages.h"
 #include "tools/report_series.h"
 
 #include <stdio.h>
@@ -59,6 +62,7 @@ typedef struct report_process {
     uint64_t id; /* by which its peers know it; 0: unknown */
     int rank;
     unsigned pid;
+    int host; /* index of its host in an archive; -1: this machine */
     report_state_t state;
     char program[64];
     uint64_t start_ns;
@@ -112,13 +116,26 @@ typedef enum report_end {
     REPORT_BY_JOB,    /* its processes have ended */
     REPORT_BY_TIME,   /* --time */
     REPORT_BY_SIGNAL, /* SIGINT or SIGTERM */
-    REPORT_NOT_LIVE   /* they had ended before the recording */
+    REPORT_NOT_LIVE,  /* they had ended before the recording */
+    REPORT_OF_ARCHIVE /* the files are those of an archive */
 } report_end_t;
+
+/* An archive of mrail collect, from which the report is made. */
+typedef struct report_archive {
+    uint64_t time_ns;  /* when it was collected */
+    uint64_t bound_ns; /* the largest bound of the error of a host's clock */
+    const pages_host_t *hosts;
+    unsigned num_hosts;
+    unsigned num_missing; /* hosts that are missing */
+    unsigned left_out;    /* processes for which it had no room */
+    unsigned lost_files;  /* files that were cut off */
+} report_archive_t;
 
 typedef struct report_model {
     char job[48];
-    char host[64];
-    uint64_t begin_ns, end_ns; /* the recording */
+    char host[64];                   /* or the number of hosts, as text */
+    const report_archive_t *archive; /* NULL: this machine */
+    uint64_t begin_ns, end_ns;       /* the recording */
     uint64_t interval_ns;
     uint64_t samples;
     report_end_t end;
@@ -160,8 +177,13 @@ int report_sample(report_model_t *model, report_process_t *process,
 /* Takes a sample of the MPI calls. Returns 0 or -ENOMEM. */
 int report_calls(report_process_t *process, const mrail_calls_t *calls);
 
-/* Adds a record of a process that has ended. `offset_ns` is CLOCK_REALTIME minus
- * the clock of the record. */
+/* Puts the bytes that a process has carried since an earlier sample into its
+ * series. Call it at most once, and not for a process with records. */
+void report_earlier(report_model_t *model, report_process_t *process,
+                    const mrail_page_t *earlier);
+
+/* Adds a record of a process that has ended, or of an archive. `offset_ns` is
+ * CLOCK_REALTIME minus the clock of the record. */
 void report_record(report_model_t *model, report_process_t *process,
                    const mrail_ring_record_t *record, uint64_t offset_ns);
 
@@ -209,6 +231,16 @@ int report_rail_index(const report_rails_t *rails, const char *name);
 const report_comm_t *report_comm_of(const report_process_t *process,
                                     uint64_t id);
 
+/* Returns the name of the host of a process in an archive, or NULL. */
+static inline const char *report_host_of(const report_model_t *model,
+                                         const report_process_t *process)
+{
+    return ((model->archive != NULL) && (process->host >= 0) &&
+            ((unsigned)process->host < model->archive->num_hosts))
+               ? model->archive->hosts[process->host].name
+               : NULL;
+}
+
 /* Writes the summary of the report. */
 void report_summary(FILE *stream, const report_model_t *model,
                     const report_facts_t *facts);
@@ -218,6 +250,10 @@ void report_summary(FILE *stream, const report_model_t *model,
 extern const char *const report_kind_names[REPORT_KINDS];
 
 void report_json(FILE *stream, const report_model_t *model);
+
+/* Writes the members of the forecasts. `start_ns` is the start of the job. */
+void report_json_plans(mrail_json_t *json, const report_model_t *model,
+                       uint64_t start_ns);
 
 /* Writes the page. Returns 0 or -ENOMEM. The caller checks the stream for write
  * errors. */

@@ -100,8 +100,17 @@ function sum(values) {
     return values.reduce((a, b) => a + b, 0);
 }
 
+/* Names the host as well if the archive has several. */
 function processName(process) {
-    return process.rank >= 0 ? "rank " + process.rank : "pid " + process.pid;
+    const name = process.rank >= 0 ? "rank " + process.rank :
+        "pid " + process.pid;
+    return data.archive !== null && data.archive.hosts.length > 1 ?
+        name + " on " + process.host : name;
+}
+
+function utc(epoch_s, length) {
+    return new Date(epoch_s * 1000).toISOString().slice(0, length)
+        .replace("T", " ").replace("Z", "") + " UTC";
 }
 
 function color(rail) {

@@ -131,7 +131,8 @@ function showBandwidth() {
     const recording = data.recording;
     if (data.grid.points === 0) {
         host.append(note("Nothing is known about the bandwidth over time: the " +
-            "job had ended, and left no records of chunks."));
+            (data.archive !== null ? "archive has no records of chunks." :
+                "job had ended, and left no records of chunks.")));
         return;
     }
     host.append(note(recording.live ?
@@ -140,8 +141,14 @@ function showBandwidth() {
         (data.totals.bytes_before > 0 ? " The " +
             amount(data.totals.bytes_before) + " before the recording are " +
             "not in the chart." : "") :
-        "The job had ended, so the chart shows the last records of its " +
-        "processes, in intervals of " + seconds(data.grid.width_s) + "."));
+        (data.archive !== null ? "The archive has the last records of the " +
+            "processes, or what they carried between its two samples, and the " +
+            "chart shows these" :
+            "The job had ended, so the chart shows the last records of its " +
+            "processes") + ", in intervals of " + seconds(data.grid.width_s) +
+        "." + (data.archive !== null && data.archive.hosts.length > 1 ?
+            " Rails of the same name on several hosts are one rail here." :
+            "")));
     const select = el("select", {"aria-label": "ranks"},
         el("option", {value: ""}, "all ranks"),
         ...data.processes.map((process, i) =>

@@ -195,51 +195,95 @@ static void count_of(FILE *stream, uint64_t count, const char *one,
             (count == 1) ? one : many);
 }
 
-/* Names the rails that were down at some time. Returns their number. */
-static unsigned rails_down(const report_model_t *model, char *names,
-                           size_t size)
+/* A list of texts, of which the first ones are named. */
+typedef struct names {
+    char text[256];
+    unsigned count;
+} names_t;
+
+#define NAMES 6u
+
+static void add_name(names_t *names, const char *name)
 {
-    report_rails_t rails = report_rail_names(model);
-    uint64_t mask = 0;
-    unsigned count = 0;
+    size_t used = strlen(names->text);
+
+    if (names->count++ < NAMES) {
+        snprintf(names->text + used, sizeof(names->text) - used, "%s%s",
+                 (used == 0) ? "" : ", ", name);
+    }
+}
+
+/* Ends the list with the number of the others. */
+static void end_names(names_t *names)
+{
+    size_t used = strlen(names->text);
+
+    if (names->count > NAMES) {
+        snprintf(names->text + used, sizeof(names->text) - used,
+                 " and %u others", names->count - NAMES);
+    }
+}
+
+/* Returns 1 if an event says that the port of a rail has an error. */
+static int is_port_error(const report_event_t *event)
+{
+    return (event->kind == REPORT_PORT) && (event->rail >= 0) &&
+           !event->is_recovery && (strstr(event->text, "error") != NULL);
+}
+
+/* Returns 1 if an earlier event is about the same port of the same host. */
+static int is_repeated(const report_model_t *model, unsigned index)
+{
+    const report_event_t *event = &model->events[index];
+    const char *name = event->process->rails[event->rail].name;
+
+    for (unsigned i = 0; i < index; ++i) {
+        const report_event_t *other = &model->events[i];
+
+        if (is_port_error(other) &&
+            (other->process->host == event->process->host) &&
+            (strcmp(other->process->rails[other->rail].name, name) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Names the ports that reported an error at some time. */
+static names_t rails_down(const report_model_t *model)
+{
+    int has_hosts = (model->archive != NULL) && (model->archive->num_hosts > 1);
+    names_t names = {.count = 0};
 
     for (unsigned i = 0; i < model->num_events; ++i) {
         const report_event_t *event = &model->events[i];
+        const char *host = report_host_of(model, event->process);
+        char name[128];
 
-        if ((event->kind == REPORT_PORT) && (event->rail >= 0) &&
-            !event->is_recovery && (strstr(event->text, "error") != NULL)) {
-            int at = report_rail_index(&rails,
-                                       event->process->rails[event->rail].name);
-
-            mask |= (at >= 0) ? UINT64_C(1) << at : 0;
+        if (is_port_error(event) && !is_repeated(model, i)) {
+            snprintf(name, sizeof(name), "%s%s%.70s",
+                     event->process->rails[event->rail].name,
+                     (has_hosts && (host != NULL)) ? " of " : "",
+                     (has_hosts && (host != NULL)) ? host : "");
+            add_name(&names, name);
         }
     }
-    names[0] = '\0';
-    for (unsigned i = 0; i < rails.count; ++i) {
-        if (((mask >> i) & 1) != 0) {
-            size_t used = strlen(names);
-
-            snprintf(names + used, size - used, "%s%s",
-                     (count == 0) ? "" : ", ", rails.names[i]);
-            ++count;
-        }
-    }
-    return count;
+    end_names(&names);
+    return names;
 }
 
 static void summarise_faults(FILE *stream, const report_model_t *model,
                              const report_facts_t *facts)
 {
-    char names[256];
-    unsigned down = rails_down(model, names, sizeof(names));
+    names_t down = rails_down(model);
 
-    if ((down == 0) && (facts->failovers == 0)) {
+    if ((down.count == 0) && (facts->failovers == 0)) {
         fputs(" No port reported an error, and no lane failed.", stream);
         return;
     }
-    if (down > 0) {
-        fprintf(stream, " Port%s %s reported an error.", (down == 1) ? "" : "s",
-                names);
+    if (down.count > 0) {
+        fprintf(stream, " Port%s %s reported an error.",
+                (down.count == 1) ? "" : "s", down.text);
     }
     if (facts->failovers > 0) {
         fputc(' ', stream);
@@ -263,6 +307,43 @@ static void summarise_ranks(FILE *stream, const report_model_t *model,
     }
 }
 
+static void name_missing(FILE *stream, const report_archive_t *archive)
+{
+    names_t names = {.count = 0};
+
+    for (unsigned i = 0; i < archive->num_hosts; ++i) {
+        if (archive->hosts[i].error != NULL) {
+            add_name(&names, archive->hosts[i].name);
+        }
+    }
+    end_names(&names);
+    if (names.count > 0) {
+        fprintf(stream, " %u of %u hosts %s missing: %s.", names.count,
+                archive->num_hosts, (names.count == 1) ? "is" : "are",
+                names.text);
+    }
+}
+
+/* Says what is missing, and how exact the times are. */
+static void summarise_archive(FILE *stream, const report_archive_t *archive)
+{
+    name_missing(stream, archive);
+    if (archive->left_out > 0) {
+        fputc(' ', stream);
+        count_of(stream, archive->left_out, "process was", "processes were");
+        fputs(" left out, because the archive was full.", stream);
+    }
+    if (archive->lost_files > 0) {
+        fputs(" The archive was truncated or damaged, and ", stream);
+        count_of(stream, archive->lost_files, "file is", "files are");
+        fputs(" missing.", stream);
+    }
+    if (archive->num_hosts > 1) {
+        fprintf(stream, " Times of the hosts are aligned to within %.3f ms.",
+                (double)archive->bound_ns / 1e6);
+    }
+}
+
 void report_summary(FILE *stream, const report_model_t *model,
                     const report_facts_t *facts)
 {
@@ -277,10 +358,16 @@ void report_summary(FILE *stream, const report_model_t *model,
         fputs(", at ", stream);
         amount(stream, facts->mean, "/s");
         fprintf(stream, " on average during the %s %.1f s",
-                (model->end == REPORT_NOT_LIVE) ? "last" : "recorded",
+                ((model->end == REPORT_NOT_LIVE) ||
+                 (model->end == REPORT_OF_ARCHIVE))
+                    ? "last"
+                    : "recorded",
                 (double)(grid->until_ns - grid->origin_ns) / 1e9);
     }
     fputc('.', stream);
     summarise_faults(stream, model, facts);
     summarise_ranks(stream, model, facts);
+    if (model->archive != NULL) {
+        summarise_archive(stream, model->archive);
+    }
 }

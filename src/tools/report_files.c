@@ -3,7 +3,6 @@
 
 #include "base/grow.h"
 #include "base/util.h"
-#include "telemetry/follow.h"
 #include "tools/pages.h"
 #include "tools/tool.h"
 
@@ -14,11 +13,20 @@
 #include <unistd.h>
 
 #define COMMAND "report"
-#define BATCH 512u
+/* Instead of a descriptor: the file was taken, and is closed. */
+#define TAKEN (-2)
 
 _Noreturn static void fail_memory(void)
 {
     mrail_tool_fail(COMMAND, "out of memory");
+}
+
+/* Returns the time of a sample of the file at `path`. */
+static uint64_t now_of(const report_files_t *files, const char *path)
+{
+    return (files->view != NULL)
+               ? collect_view_time(files->view, mrail_tele_file_host(path))
+               : mrail_page_now();
 }
 
 /* ---- the job ---- */
@@ -59,7 +67,7 @@ static int has_job(const pages_t *pages, const char *job, int *is_live_p)
 
 _Noreturn static void fail_none(const report_files_t *files, const char *job)
 {
-    int others = mrail_tele_file_others(files->dir);
+    int others = (files->view != NULL) ? 0 : mrail_tele_file_others(files->dir);
     char more[96] = "";
 
     if (others > 0) {
@@ -71,7 +79,7 @@ _Noreturn static void fail_none(const report_files_t *files, const char *job)
                     "no process %s%s has telemetry in %s; it must run with "
                     "UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y%s",
                     (job != NULL) ? "of job " : "of this user",
-                    (job != NULL) ? job : "", files->dir, more);
+                    (job != NULL) ? job : "", files->source, more);
 }
 
 _Noreturn static void fail_choice(const pages_t *pages)
@@ -120,6 +128,14 @@ void report_select(report_files_t *files, const char *job, int *is_live_p,
 
 /* ---- open ---- */
 
+static void close_fd(int *fd_p)
+{
+    if (*fd_p >= 0) {
+        close(*fd_p);
+        *fd_p = -1;
+    }
+}
+
 /* Returns the id at the end of the name of a file, or 0. */
 static uint64_t id_of(const char *path)
 {
@@ -149,6 +165,7 @@ static int is_known(const report_files_t *files, const char *path)
 static void add_file(report_files_t *files, const char *path, int fd,
                      const mrail_page_t *page, int alive)
 {
+    report_model_t *model = files->model;
     report_file_t *file;
 
     if (!mrail_grow(&files->items, files->count + 1, sizeof(*files->items))) {
@@ -158,15 +175,19 @@ static void add_file(report_files_t *files, const char *path, int fd,
     snprintf(file->path, sizeof(file->path), "%s", path);
     file->fd = fd;
     file->calls_fd = file->plans_fd = -1;
-    file->process = report_add(files->model, id_of(path), page,
-                               state_of(path, alive), mrail_page_now());
+    file->process = report_add(model, id_of(path), page, state_of(path, alive),
+                               now_of(files, path));
     if ((file->process == NULL) ||
-        (report_events(files->model, file->process, page) != 0)) {
+        (report_events(model, file->process, page) != 0)) {
         fail_memory();
     }
-    if (alive && ((files->model->params_rank < 0) ||
-                  (page->rank < files->model->params_rank))) {
-        report_env(files->model, file->process);
+    file->process->host = mrail_tele_file_host(path);
+    if (alive && (files->view == NULL) &&
+        ((model->params_rank < 0) || (page->rank < model->params_rank))) {
+        report_env(model, file->process);
+    }
+    if (files->is_still) {
+        close_fd(&file->fd);
     }
 }
 
@@ -194,8 +215,45 @@ static void visit_page(const char *path, void *arg)
     }
 }
 
-/* Opens another file of a process, whose descriptor is at `offset`. */
-static void open_other(report_files_t *files, const char *path, size_t offset)
+static void take_calls(report_files_t *files, report_file_t *file)
+{
+    static mrail_calls_t calls;
+    mrail_page_status_t status;
+
+    if (file->calls_fd < 0) {
+        return;
+    }
+    status = mrail_calls_read_fd(file->calls_fd, &calls);
+    if (((status == MRAIL_PAGE_ALIVE) || (status == MRAIL_PAGE_ENDED)) &&
+        (calls.pid == file->process->pid) &&
+        (strcmp(calls.job, files->job) == 0) &&
+        (report_calls(file->process, &calls) != 0)) {
+        fail_memory();
+    }
+}
+
+static void take_plans(report_files_t *files, report_file_t *file)
+{
+    static mrail_plans_t plans;
+    mrail_page_status_t status;
+
+    if (file->plans_fd < 0) {
+        return;
+    }
+    status = mrail_plans_read_fd(file->plans_fd, &plans);
+    if (((status == MRAIL_PAGE_ALIVE) || (status == MRAIL_PAGE_ENDED)) &&
+        (plans.pid == file->process->pid) &&
+        (strcmp(plans.job, files->job) == 0) &&
+        (report_plans(files->model, &plans) != 0)) {
+        fail_memory();
+    }
+}
+
+/* Opens another file of a process, whose descriptor is at `offset`. If nothing
+ * changes any more, takes it at once: an archive may have more processes than
+ * this one may have open files. */
+static void open_other(report_files_t *files, const char *path, size_t offset,
+                       void (*take)(report_files_t *, report_file_t *))
 {
     struct stat st;
 
@@ -205,21 +263,28 @@ static void open_other(report_files_t *files, const char *path, size_t offset)
         const char *id = strrchr(file->path, '.');
 
         /* The names are the same up to the id. */
-        if ((*fd_p < 0) && (file->fd >= 0) && (id != NULL) &&
-            (strncmp(path, file->path, (size_t)(id - file->path) + 1) == 0)) {
-            *fd_p = mrail_tele_file_open(path, &st);
+        if ((*fd_p != -1) || ((file->fd < 0) && !files->is_still) ||
+            (id == NULL) ||
+            (strncmp(path, file->path, (size_t)(id - file->path) + 1) != 0)) {
+            continue;
+        }
+        *fd_p = mrail_tele_file_open(path, &st);
+        if (files->is_still) {
+            take(files, file);
+            close_fd(fd_p);
+            *fd_p = TAKEN;
         }
     }
 }
 
 static void visit_calls(const char *path, void *arg)
 {
-    open_other(arg, path, offsetof(report_file_t, calls_fd));
+    open_other(arg, path, offsetof(report_file_t, calls_fd), take_calls);
 }
 
 static void visit_plans(const char *path, void *arg)
 {
-    open_other(arg, path, offsetof(report_file_t, plans_fd));
+    open_other(arg, path, offsetof(report_file_t, plans_fd), take_plans);
 }
 
 void report_find(report_files_t *files)
@@ -240,19 +305,12 @@ void report_find(report_files_t *files)
     }
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0) {
-        close(fd);
-    }
-}
-
 void report_close(report_files_t *files)
 {
     for (unsigned i = 0; i < files->count; ++i) {
-        close_fd(files->items[i].fd);
-        close_fd(files->items[i].calls_fd);
-        close_fd(files->items[i].plans_fd);
+        close_fd(&files->items[i].fd);
+        close_fd(&files->items[i].calls_fd);
+        close_fd(&files->items[i].plans_fd);
     }
     free(files->items);
     files->items = NULL;
@@ -261,27 +319,10 @@ void report_close(report_files_t *files)
 
 /* ---- read ---- */
 
-static void look_at_calls(report_file_t *file, const char *job)
-{
-    static mrail_calls_t calls;
-    mrail_page_status_t status;
-
-    if (file->calls_fd < 0) {
-        return;
-    }
-    status = mrail_calls_read_fd(file->calls_fd, &calls);
-    if (((status == MRAIL_PAGE_ALIVE) || (status == MRAIL_PAGE_ENDED)) &&
-        (calls.pid == file->process->pid) && (strcmp(calls.job, job) == 0) &&
-        (report_calls(file->process, &calls) != 0)) {
-        fail_memory();
-    }
-}
-
 static void end_file(report_file_t *file, report_state_t state)
 {
     file->process->state = state;
-    close(file->fd);
-    file->fd = -1;
+    close_fd(&file->fd);
 }
 
 /* Returns 1 if the process still runs. */
@@ -303,7 +344,7 @@ static int look_at_file(report_files_t *files, report_file_t *file)
         0) {
         fail_memory();
     }
-    look_at_calls(file, files->job);
+    take_calls(files, file);
     if (!alive) {
         end_file(file, state_of(file->path, 0));
     }
@@ -325,97 +366,7 @@ unsigned report_look(report_files_t *files)
 
 void report_read_plans(report_files_t *files)
 {
-    static mrail_plans_t plans;
-
     for (unsigned i = 0; i < files->count; ++i) {
-        const report_file_t *file = &files->items[i];
-        mrail_page_status_t status;
-
-        if (file->plans_fd < 0) {
-            continue;
-        }
-        status = mrail_plans_read_fd(file->plans_fd, &plans);
-        if (((status == MRAIL_PAGE_ALIVE) || (status == MRAIL_PAGE_ENDED)) &&
-            (plans.pid == file->process->pid) &&
-            (strcmp(plans.job, files->job) == 0) &&
-            (report_plans(files->model, &plans) != 0)) {
-            fail_memory();
-        }
+        take_plans(files, &files->items[i]);
     }
-}
-
-/* ---- rings of ended processes ---- */
-
-/* The records of a process. */
-typedef struct ring {
-    mrail_ring_record_t *records;
-    unsigned count;
-    uint64_t offset_ns;
-} ring_t;
-
-static void read_ring(report_files_t *files, const char *path, ring_t *ring)
-{
-    static mrail_page_t page;
-    mrail_follow_t follow;
-    int ret = 1;
-
-    if ((mrail_page_read(path, &page) != MRAIL_PAGE_ENDED) ||
-        (mrail_follow_open(&follow, path) != MRAIL_PAGE_ALIVE)) {
-        return;
-    }
-    ring->offset_ns = page.clock_offset_ns;
-    while (ret > 0) {
-        if (!mrail_grow(&ring->records, ring->count + BATCH,
-                        sizeof(*ring->records))) {
-            fail_memory();
-        }
-        ret = mrail_follow_read(&follow, ring->records + ring->count, BATCH);
-        ring->count += (ret > 0) ? (unsigned)ret : 0;
-    }
-    files->model->records_missed += follow.reader.missed;
-    mrail_follow_close(&follow);
-}
-
-/* Starts the grid with the first post, so that it ends with the last
- * completion. */
-static void fit_grid(report_model_t *model, const ring_t *rings, unsigned count)
-{
-    uint64_t first_ns = UINT64_MAX, last_ns = 0;
-
-    for (unsigned i = 0; i < count; ++i) {
-        for (unsigned k = 0; k < rings[i].count; ++k) {
-            const mrail_ring_record_t *record = &rings[i].records[k];
-
-            first_ns =
-                MRAIL_MIN(first_ns, record->post_ns + rings[i].offset_ns);
-            last_ns = MRAIL_MAX(last_ns, record->done_ns + rings[i].offset_ns);
-        }
-    }
-    if (first_ns < last_ns) {
-        model->grid.origin_ns = model->grid.until_ns = first_ns;
-        model->grid.width_ns =
-            MRAIL_MAX((last_ns - first_ns) / REPORT_POINTS + 1,
-                      (uint64_t)MRAIL_NS_PER_MS);
-    }
-}
-
-void report_rings(report_files_t *files)
-{
-    ring_t *rings = calloc(files->count + 1, sizeof(*rings));
-
-    if (rings == NULL) {
-        fail_memory();
-    }
-    for (unsigned i = 0; i < files->count; ++i) {
-        read_ring(files, files->items[i].path, &rings[i]);
-    }
-    fit_grid(files->model, rings, files->count);
-    for (unsigned i = 0; i < files->count; ++i) {
-        for (unsigned k = 0; k < rings[i].count; ++k) {
-            report_record(files->model, files->items[i].process,
-                          &rings[i].records[k], rings[i].offset_ns);
-        }
-        free(rings[i].records);
-    }
-    free(rings);
 }

@@ -1,11 +1,12 @@
 /*
- * mrail report: the telemetry files of a job, in a directory.
+ * mrail report: the telemetry files of a job, in a directory or an archive.
  *
  * For tools only: the functions may print to stderr, and exit with status 1.
  */
 #ifndef MRAIL_TOOLS_REPORT_FILES_H
 #define MRAIL_TOOLS_REPORT_FILES_H
 
+#include "tools/collect_view.h"
 #include "tools/report.h"
 
 /* A process whose files are open. They stay readable after the process has
@@ -20,6 +21,11 @@ typedef struct report_file {
 
 typedef struct report_files {
     const char *dir;
+    const char *source;         /* the directory or archive, for messages */
+    const collect_view_t *view; /* the archive; NULL: this machine */
+    /* 1: the files are those of an archive, or of processes that have ended, so
+     * one look suffices, and no file stays open. */
+    int is_still;
     char job[48];
     report_model_t *model;
     report_file_t *items;
@@ -33,18 +39,27 @@ typedef struct report_files {
 void report_select(report_files_t *files, const char *job, int *is_live_p,
                    unsigned *refused_p);
 
-/* Opens the files of the job that are not open yet. */
+/* Opens the files of the job that are not open yet. If they do not change any
+ * more, takes what is in them; call it once then. */
 void report_find(report_files_t *files);
 
 /* Takes a sample of all processes. Returns the number of those that still
  * run. */
 unsigned report_look(report_files_t *files);
 
-/* Takes the forecasts of all processes. Call it once, at the end. */
+/* Takes the forecasts of the files that are open. Call it once, at the end. */
 void report_read_plans(report_files_t *files);
 
-/* For a job that has ended: takes the records of its trace rings. */
+/* For files that do not change any more: takes the records of the trace rings.
+ * For processes of an archive without records, takes the bytes between its two
+ * samples. */
 void report_rings(report_files_t *files);
+
+/* Describes the archive `files->view`, which must exist as long as the model. */
+void report_take_archive(report_files_t *files, report_archive_t *archive);
+
+/* Returns the time of the latest sample in an archive. */
+uint64_t report_archive_time(const collect_view_t *view);
 
 void report_close(report_files_t *files);
 

@@ -5,7 +5,6 @@
 
 #include "base/json.h"
 #include "base/util.h"
-#include "orchestrator/link_name.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +50,16 @@ static void put_recording(writer_t *writer)
     static const char *const ends[] = {[REPORT_BY_JOB] = "job ended",
                                        [REPORT_BY_TIME] = "time is over",
                                        [REPORT_BY_SIGNAL] = "interrupted",
-                                       [REPORT_NOT_LIVE] = "job had ended"};
+                                       [REPORT_NOT_LIVE] = "job had ended",
+                                       [REPORT_OF_ARCHIVE] = "archive"};
     const report_model_t *model = writer->model;
     mrail_json_t *json = &writer->json;
 
     mrail_json_newline(json);
     mrail_json_object(json, "recording");
-    mrail_json_bool(json, "live", model->end != REPORT_NOT_LIVE);
+    mrail_json_bool(json, "live",
+                    (model->end != REPORT_NOT_LIVE) &&
+                        (model->end != REPORT_OF_ARCHIVE));
     mrail_json_fixed(json, "start_epoch_s",
                      (double)writer->facts.start_ns / 1e9, 6);
     put_time(writer, "begin_s", model->begin_ns);
@@ -69,6 +71,27 @@ static void put_recording(writer_t *writer)
     mrail_json_uint(json, "events_missed", model->events_missed);
     mrail_json_uint(json, "records_missed", model->records_missed);
     mrail_json_uint(json, "files_refused", model->files_refused);
+    mrail_json_object_end(json);
+}
+
+static void put_archive(writer_t *writer)
+{
+    const report_archive_t *archive = writer->model->archive;
+    mrail_json_t *json = &writer->json;
+
+    mrail_json_newline(json);
+    if (archive == NULL) {
+        mrail_json_null(json, "archive");
+        return;
+    }
+    mrail_json_object(json, "archive");
+    mrail_json_fixed(json, "collected_epoch_s", (double)archive->time_ns / 1e9,
+                     6);
+    mrail_json_fixed(json, "error_s", (double)archive->bound_ns / 1e9, 9);
+    mrail_json_uint(json, "hosts_missing", archive->num_missing);
+    mrail_json_uint(json, "processes_left_out", archive->left_out);
+    mrail_json_uint(json, "files_lost", archive->lost_files);
+    pages_json_hosts(json, archive->hosts, archive->num_hosts);
     mrail_json_object_end(json);
 }
 
@@ -247,6 +270,7 @@ static void put_process(writer_t *writer, const report_process_t *process)
     mrail_json_object(json, NULL);
     mrail_json_int(json, "rank", process->rank);
     mrail_json_uint(json, "pid", process->pid);
+    mrail_json_string(json, "host", report_host_of(writer->model, process));
     mrail_json_string(json, "program", process->program);
     mrail_json_string(json, "state", states[process->state]);
     put_time(writer, "start_s", process->start_ns);
@@ -354,7 +378,7 @@ static void put_events(writer_t *writer)
     mrail_json_array_end(&writer->json);
 }
 
-/* ---- counters, plans, parameters ---- */
+/* ---- counters, parameters ---- */
 
 /* Sums up by name: all processes of a version have the same counters. */
 static void put_counters(writer_t *writer)
@@ -381,54 +405,6 @@ static void put_counters(writer_t *writer)
         mrail_json_uint(&writer->json, name, sum);
     }
     mrail_json_object_end(&writer->json);
-}
-
-static void put_links(mrail_json_t *json, const mrail_plans_comm_t *plan)
-{
-    char name[MRAIL_LINK_NAME];
-
-    mrail_json_array(json, "links");
-    for (unsigned i = 0; i < plan->num_links; ++i) {
-        const mrail_plans_link_t *link = &plan->links[i];
-
-        mrail_json_newline(json);
-        mrail_json_object(json, NULL);
-        mrail_json_string(json, "link",
-                          mrail_link_name(link->kind, link->a, link->b, name));
-        mrail_json_fixed(json, "unplanned_bytes", link->unplanned, 0);
-        mrail_json_fixed(json, "planned_bytes", link->planned, 0);
-        mrail_json_fixed(json, "capacity_bytes_per_s", link->capacity, 0);
-        mrail_json_object_end(json);
-    }
-    mrail_json_array_end(json);
-    mrail_json_uint(json, "links_left_out", plan->more_links);
-}
-
-static void put_plans(writer_t *writer)
-{
-    const report_model_t *model = writer->model;
-    mrail_json_t *json = &writer->json;
-
-    mrail_json_newline(json);
-    mrail_json_array(json, "plans");
-    for (unsigned i = 0; i < model->num_plans; ++i) {
-        const mrail_plans_comm_t *plan = &model->plans[i];
-
-        mrail_json_newline(json);
-        mrail_json_object(json, NULL);
-        mrail_json_string(json, "communicator", plan->name);
-        mrail_json_uint(json, "ranks", plan->size);
-        mrail_json_uint(json, "forecasts", plan->begun);
-        put_time(writer, "time_s", plan->time_ns);
-        mrail_json_bool(json, "planned", plan->is_planned != 0);
-        mrail_json_bool(json, "executed", plan->is_executed != 0);
-        mrail_json_fixed(json, "unplanned_time_s", plan->unplanned_s, 9);
-        mrail_json_fixed(json, "planned_time_s", plan->planned_s, 9);
-        put_links(json, plan);
-        mrail_json_object_end(json);
-    }
-    mrail_json_array_end(json);
-    mrail_json_uint(json, "plans_left_out", model->more_plans);
 }
 
 static void put_params(writer_t *writer)
@@ -466,13 +442,14 @@ void report_json(FILE *stream, const report_model_t *model)
     mrail_json_string(json, "host", model->host);
     put_summary(&writer);
     put_recording(&writer);
+    put_archive(&writer);
     put_totals(&writer);
     put_rails(&writer);
     put_processes(&writer);
     put_slowest(&writer);
     put_events(&writer);
     put_counters(&writer);
-    put_plans(&writer);
+    report_json_plans(json, model, writer.facts.start_ns);
     put_params(&writer);
     mrail_json_newline(json);
     mrail_json_object_end(json);

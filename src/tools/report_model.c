@@ -78,11 +78,13 @@ static int add_rails(report_model_t *model, report_process_t *process,
 }
 
 /* The series of a process that started after the recording begins with its
- * start, when its rails had carried nothing. */
+ * start, when its rails had carried nothing. A start in the future is that of a
+ * clock that was set back. */
 static void add_first(report_model_t *model, report_process_t *process,
                       uint64_t now_ns)
 {
-    int is_whole = process->start_ns >= model->begin_ns;
+    int is_whole =
+        (process->start_ns >= model->begin_ns) && (process->start_ns <= now_ns);
 
     for (unsigned i = 0; i < process->num_rails; ++i) {
         report_rail_t *rail = &process->rails[i];
@@ -113,6 +115,7 @@ report_process_t *report_add(report_model_t *model, uint64_t id,
     process->id = id;
     process->rank = page->rank;
     process->pid = page->head.pid;
+    process->host = -1;
     process->state = state;
     process->start_ns = page->start_ns;
     snprintf(process->program, sizeof(process->program), "%s", page->program);
@@ -229,6 +232,23 @@ int report_plans(report_model_t *model, const mrail_plans_t *plans)
 
 /* ---- records ---- */
 
+void report_earlier(report_model_t *model, report_process_t *process,
+                    const mrail_page_t *earlier)
+{
+    for (unsigned i = 0; i < MRAIL_MIN(process->num_rails, earlier->num_rails);
+         ++i) {
+        report_rail_t *rail = &process->rails[i];
+        uint64_t bytes =
+            rail->before - MRAIL_MIN(rail->before, earlier->rails[i].bytes);
+
+        if (bytes > 0) {
+            rail->before -= bytes;
+            report_series_add(&model->grid, rail->series, earlier->update_ns,
+                              process->update_ns, bytes);
+        }
+    }
+}
+
 void report_record(report_model_t *model, report_process_t *process,
                    const mrail_ring_record_t *record, uint64_t offset_ns)
 {
@@ -261,15 +281,19 @@ static int process_order(const void *a, const void *b)
 static int event_order(const void *a, const void *b)
 {
     const report_event_t *x = a, *y = b;
+    int ranks = (x->process->rank > y->process->rank) -
+                (x->process->rank < y->process->rank);
 
-    return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+    return (x->time_ns != y->time_ns)
+               ? (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns)
+               : ranks;
 }
 
 void report_finish(report_model_t *model, uint64_t end_ns, report_end_t end)
 {
     model->end_ns = MRAIL_MAX(end_ns, model->begin_ns);
     model->end = end;
-    if (end != REPORT_NOT_LIVE) {
+    if ((end != REPORT_NOT_LIVE) && (end != REPORT_OF_ARCHIVE)) {
         report_grid_cover(&model->grid, model->end_ns);
     }
     if (model->num_processes > 1) {

@@ -71,7 +71,8 @@ function linkMatrix(title, links, key, longest) {
 function showPlans() {
     const host = section("plans");
     if (data.plans.length === 0) {
-        host.append(note("The job exported no forecast: no exchange was large " +
+        host.append(note((data.archive !== null ? "The archive has" :
+            "The job exported") + " no forecast: no exchange was large " +
             "enough for a plan, or the job ran without coll/mrail."));
         return;
     }
@@ -130,8 +131,9 @@ function showRanks() {
     const host = section("ranks");
     const known = data.processes.filter((process) => commOf(process));
     if (known.length === 0) {
-        host.append(note("The job does not record its MPI calls, so its ranks " +
-            "cannot be compared."));
+        host.append(note((data.archive !== null ? "The archive has no MPI " +
+            "calls of the job" : "The job does not record its MPI calls") +
+            ", so its ranks cannot be compared."));
         return;
     }
     const comm = commOf(known[0]);
@@ -212,6 +214,40 @@ function pairs(rows) {
         el("td", {class: "text long"}, value))));
 }
 
+function recordingText(recording) {
+    if (recording.live) {
+        return "from " + seconds(Math.max(recording.begin_s, 0)) + " to " +
+            seconds(recording.end_s) + ", " + count(recording.samples,
+            "sample", "samples") + ", ended because: " + recording.end;
+    }
+    return data.archive === null ?
+        "the job had ended; its files were read once" :
+        "an archive of " + utc(data.archive.collected_epoch_s, 19) +
+            "; its times are aligned to within " +
+            (data.archive.error_s * 1e3).toFixed(3) + " ms";
+}
+
+function hostRow(host) {
+    if (host.error !== undefined) {
+        return el("tr", {}, el("td", {class: "text"}, host.name),
+            el("td", {class: "bad"}, "missing"), el("td", {}, ""),
+            el("td", {class: "text long"}, host.error));
+    }
+    const own = data.processes.filter((p) => p.host === host.name);
+    return el("tr", {}, el("td", {class: "text"}, host.name),
+        el("td", {}, own.length),
+        el("td", {}, host.offset_s.toFixed(6) + " s"),
+        el("td", {}, (host.error_s * 1e3).toFixed(3) + " ms"));
+}
+
+function showHosts(host) {
+    host.append(el("h3", {}, "Hosts"), note("The clock of each host was ahead " +
+        "by this time, which is corrected, and the error that remains is at " +
+        "most that of the last column."),
+    table(heads("Host", "Processes", "Clock ahead", "Error"),
+        data.archive.hosts.map(hostRow)));
+}
+
 function showConfiguration() {
     const host = section("configuration"), recording = data.recording;
     const programs = [...new Set(data.processes.map((p) => p.program))];
@@ -219,14 +255,12 @@ function showConfiguration() {
     host.append(pairs([
         ["Program", programs.join(", ")],
         ["Node", data.host],
-        ["Start of the job", new Date(recording.start_epoch_s * 1000)
-            .toISOString().replace("T", " ").replace("Z", " UTC")],
-        ["Recording", recording.live ? "from " +
-            seconds(Math.max(recording.begin_s, 0)) + " to " +
-            seconds(recording.end_s) + ", " + count(recording.samples,
-                "sample", "samples") + ", ended because: " + recording.end :
-            "the job had ended; its files were read once"],
+        ["Start of the job", utc(recording.start_epoch_s, 24)],
+        ["Recording", recordingText(recording)],
         ["Files that could not be read", recording.files_refused]]));
+    if (data.archive !== null) {
+        showHosts(host);
+    }
     host.append(el("h3", {}, "Rails"));
     host.append(table(heads("Rail", "Port rate", "Lanes of a rank"),
         data.rails.map((rail, i) => {
@@ -267,9 +301,11 @@ function showHead() {
     const ranks = count(totals.processes, "process", "processes");
     const programs = [...new Set(data.processes.map((p) => p.program))];
     section("meta").textContent = [programs.join(", "), ranks + " on " +
-        data.host, "started " + new Date(recording.start_epoch_s * 1000)
-        .toISOString().slice(0, 16).replace("T", " ") + " UTC"].join(" \u00b7 ");
-    if (totals.killed + totals.lost + totals.lanes_failed > 0) {
+        data.host, "started " + utc(recording.start_epoch_s, 16)]
+        .join(" \u00b7 ");
+    if (totals.killed + totals.lost + totals.lanes_failed > 0 ||
+        (data.archive !== null && data.archive.hosts_missing +
+            data.archive.processes_left_out + data.archive.files_lost > 0)) {
         section("summary").classList.add("bad");
     }
     section("tiles").append(
@@ -277,7 +313,8 @@ function showHead() {
         tile(rate(totals.mean_bytes_per_s), "mean bandwidth"),
         tile(rate(totals.peak_bytes_per_s), "highest bandwidth"),
         tile(seconds(data.grid.end_s - data.grid.begin_s), recording.live ?
-            "recorded" : "in the records"),
+            "recorded" : data.archive !== null ? "in the archive" :
+                "in the records"),
         tile(totals.lanes_failed.toLocaleString("en"), "failed lanes",
             totals.lanes_failed > 0),
         tile(totals.running > 0 ? totals.running : totals.killed,

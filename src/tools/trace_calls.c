@@ -3,8 +3,7 @@
 
 #include <stdio.h>
 
-/* The order of tracks below a process. */
-enum { ORDER_COMMS, ORDER_WAITS };
+#define ORDER_WAITS (TRACE_CALLS_ORDERS - 1)
 
 void trace_calls_init(trace_calls_t *calls, perfetto_t *trace, uint64_t process,
                       uint64_t offset_ns, int has_past)
@@ -41,7 +40,8 @@ static void start_comm(trace_calls_t *calls, trace_comm_t *shown,
                  (unsigned long long)comm->id);
     }
     *shown = (trace_comm_t){.id = comm->id};
-    shown->track = add_track(calls, name, ORDER_COMMS);
+    shown->track = add_track(
+        calls, name, trace_calls_order((unsigned)(shown - calls->comms)));
     if (calls->has_past) {
         shown->next = comm->first;
     } else if (!calls->has_started) {

@@ -6,6 +6,16 @@
 #include "telemetry/calls.h"
 #include "tools/perfetto.h"
 
+/* The order of the track of the communicator at `place`, below the process. The
+ * next number is free for its plans. */
+static inline int trace_calls_order(unsigned place)
+{
+    return 2 * (int)place;
+}
+
+/* The first order after those of this file. */
+#define TRACE_CALLS_ORDERS (2 * (int)MRAIL_CALLS_COMMS + 1)
+
 /* The calls of a communicator that have been shown. */
 typedef struct trace_comm {
     uint64_t id; /* id of the communicator; 0: unused entry */

@@ -33,6 +33,7 @@ typedef struct writing {
     mrail_ns_t begin_ns;
     unsigned num_traced;  /* sources that have tracks */
     mrail_calls_t *calls; /* room for a copy */
+    mrail_plans_t *plans; /* the same */
 } writing_t;
 
 static volatile sig_atomic_t is_interrupted;
@@ -117,21 +118,48 @@ static int rank_of(const void *arg, uint64_t peer)
     return -1;
 }
 
-static void open_calls(const char *path, void *arg)
+/* Opens another file of a process, if it is one. */
+static void open_other(const trace_source_t *source, const char *path,
+                       int *fd_p)
 {
-    trace_source_t *source = arg;
     const char *id = strrchr(source->path, '.');
     struct stat st;
 
     /* The names are the same up to the id. */
-    if ((source->calls_fd < 0) && (id != NULL) &&
+    if ((*fd_p < 0) && (id != NULL) &&
         (strncmp(path, source->path, (size_t)(id - source->path) + 1) == 0)) {
-        source->calls_fd = mrail_tele_file_open(path, &st);
+        *fd_p = mrail_tele_file_open(path, &st);
     }
 }
 
-/* The calls of a process are in the same directory as its page. */
-static void find_calls(trace_source_t *source)
+static void open_calls(const char *path, void *arg)
+{
+    trace_source_t *source = arg;
+
+    open_other(source, path, &source->calls_fd);
+}
+
+static void open_plans(const char *path, void *arg)
+{
+    trace_source_t *source = arg;
+
+    open_other(source, path, &source->plans_fd);
+}
+
+/* A process makes the file with its first forecast. */
+static void open_new_plans(const char *path, void *arg)
+{
+    const trace_sources_t *sources = arg;
+
+    for (unsigned i = 0; i < sources->count; ++i) {
+        if (trace_source_is_open(sources->items[i])) {
+            open_plans(path, sources->items[i]);
+        }
+    }
+}
+
+/* The other files of a process are in the same directory as its page. */
+static void find_others(trace_source_t *source)
 {
     char dir[MRAIL_TELE_PATH];
     char *slash;
@@ -143,6 +171,7 @@ static void find_calls(trace_source_t *source)
         /* With the slash at its end, the directory and a name have two. */
         slash[(slash == dir) ? 1 : 0] = '\0';
         (void)mrail_tele_file_each(dir, MRAIL_TELE_CALLS, open_calls, source);
+        (void)mrail_tele_file_each(dir, MRAIL_TELE_PLANS, open_plans, source);
     }
 }
 
@@ -169,10 +198,14 @@ static void start_source(writing_t *writing, trace_source_t *source)
                                           .arg = writing->sources};
 
     source->tracks = trace_tracks_create(&writing->trace, &config);
-    if (source->tracks == NULL) {
+    source->plans = malloc(sizeof(*source->plans));
+    if ((source->tracks == NULL) || (source->plans == NULL)) {
         mrail_tool_fail(COMMAND, "out of memory");
     }
-    find_calls(source);
+    trace_plans_init(source->plans, &writing->trace,
+                     trace_tracks_id(source->tracks), config.offset_ns,
+                     config.has_past);
+    find_others(source);
 }
 
 /* Starts the tracks of processes that have been found since the last call. */
@@ -231,13 +264,32 @@ static const mrail_calls_t *read_calls(const writing_t *writing,
                : NULL;
 }
 
+/* Returns a copy of the forecasts of the process, or NULL. */
+static const mrail_plans_t *read_plans(const writing_t *writing,
+                                       const trace_source_t *source)
+{
+    mrail_page_status_t status;
+
+    if (source->plans_fd < 0) {
+        return NULL;
+    }
+    status = mrail_plans_read_fd(source->plans_fd, writing->plans);
+    return (((status == MRAIL_PAGE_ALIVE) || (status == MRAIL_PAGE_ENDED)) &&
+            (writing->plans->pid == source->page->head.pid))
+               ? writing->plans
+               : NULL;
+}
+
 static void look_at_calls(const writing_t *writing, trace_source_t *source)
 {
+    /* A forecast is older than the calls in which it is found. */
+    const mrail_plans_t *plans = read_plans(writing, source);
     const mrail_calls_t *calls = read_calls(writing, source);
 
     if (calls != NULL) {
         trace_tracks_calls(source->tracks, calls);
     }
+    trace_plans_add(source->plans, plans, calls);
     trace_source_read_page(source);
     trace_tracks_page(source->tracks, source->page);
 }
@@ -245,10 +297,17 @@ static void look_at_calls(const writing_t *writing, trace_source_t *source)
 /* Writes the rest of a process, and closes its files. */
 static void finish_source(const writing_t *writing, trace_source_t *source)
 {
+    const mrail_plans_t *plans;
+    const mrail_calls_t *calls;
+
     take(writing->sources, source);
     trace_source_read_page(source);
     trace_tracks_page(source->tracks, source->page);
-    trace_tracks_finish(source->tracks, read_calls(writing, source),
+    plans = read_plans(writing, source);
+    calls = read_calls(writing, source);
+    trace_plans_add(source->plans, plans, calls);
+    trace_plans_finish(source->plans, calls);
+    trace_tracks_finish(source->tracks, calls,
                         now_of(writing->sources, source));
     mrail_follow_close(&source->follow);
 }
@@ -261,6 +320,8 @@ static unsigned look(writing_t *writing, unsigned number)
     if (number % LOOKS_FIND == LOOKS_FIND - 1) {
         trace_sources_find(writing->sources);
         start_sources(writing);
+        (void)mrail_tele_file_each(writing->sources->dir, MRAIL_TELE_PLANS,
+                                   open_new_plans, writing->sources);
     }
     for (unsigned i = 0; i < writing->sources->count; ++i) {
         trace_source_t *source = writing->sources->items[i];
@@ -373,6 +434,8 @@ static void report(const writing_t *writing)
              "MPI calls were overwritten before they were read");
         note(source, totals->missed_events,
              "events were overwritten before they were read");
+        note(source, source->plans->missed,
+             "forecasts were replaced before they were read");
     }
     printf("%s: %llu records of %u process%s, %.1f MB; open it at "
            "https://ui.perfetto.dev\n",
@@ -388,7 +451,8 @@ int trace_file_write(const trace_file_t *file, trace_sources_t *sources)
     sources->past_of_new = 1;
     trace_sources_find(sources);
     writing.calls = malloc(sizeof(*writing.calls));
-    if (writing.calls == NULL) {
+    writing.plans = malloc(sizeof(*writing.plans));
+    if ((writing.calls == NULL) || (writing.plans == NULL)) {
         mrail_tool_fail(COMMAND, "out of memory");
     }
     writing.stream = open_stream(file);
@@ -400,5 +464,6 @@ int trace_file_write(const trace_file_t *file, trace_sources_t *sources)
     end(&writing);
     report(&writing);
     free(writing.calls);
+    free(writing.plans);
     return 0;
 }

@@ -74,8 +74,12 @@ static void source_free(trace_source_t *source)
     if (source->calls_fd >= 0) {
         close(source->calls_fd);
     }
+    if (source->plans_fd >= 0) {
+        close(source->plans_fd);
+    }
     trace_table_clear(&source->table);
     trace_tracks_destroy(source->tracks);
+    free(source->plans);
     free(source->page);
     free(source);
 }
@@ -100,7 +104,7 @@ static trace_source_t *source_new(const char *path)
     }
     snprintf(source->path, sizeof(source->path), "%s", path);
     source->id = id_of(path);
-    source->follow.fd = source->calls_fd = -1;
+    source->follow.fd = source->calls_fd = source->plans_fd = -1;
     return source;
 }
 

@@ -9,6 +9,7 @@
 
 #include "telemetry/follow.h"
 #include "tools/collect_view.h"
+#include "tools/trace_plans.h"
 #include "tools/trace_table.h"
 #include "tools/trace_tracks.h"
 
@@ -32,7 +33,9 @@ typedef struct trace_source {
 
     /* mrail trace -o */
     trace_tracks_t *tracks;
+    trace_plans_t *plans;
     int calls_fd; /* the file of its MPI calls; -1: none */
+    int plans_fd; /* the file of its forecasts; -1: none yet */
 } trace_source_t;
 
 typedef struct trace_sources {

@@ -13,7 +13,7 @@
 #define NAME 96
 
 /* The order of tracks below a process. */
-enum { ORDER_EVENTS = 10, ORDER_POSTS, ORDER_RAILS }; /* after trace_calls.c */
+enum { ORDER_EVENTS = TRACE_CALLS_ORDERS, ORDER_POSTS, ORDER_RAILS };
 
 /* A track for slices that do not overlap. */
 typedef struct trace_slot {
@@ -508,6 +508,11 @@ void trace_tracks_finish(trace_tracks_t *tracks, const mrail_calls_t *calls,
         put_rail_totals(tracks, i, time_ns);
     }
     put_totals(tracks, time_ns);
+}
+
+uint64_t trace_tracks_id(const trace_tracks_t *tracks)
+{
+    return tracks->id;
 }
 
 const trace_totals_t *trace_tracks_totals(const trace_tracks_t *tracks)

@@ -6,6 +6,7 @@
  *                                chunk
  *     calls of MPI_COMM_WORLD    collectives, with arrows to the same call of
  *                                the other ranks
+ *     plans of MPI_COMM_WORLD    forecasts (trace_plans.h)
  *     waits                      waits for messages of at least a second
  *     events                     ports, paths, lanes and peers; lost records
  *     bandwidth of mlx5_0:1      from completed records
@@ -90,5 +91,8 @@ void trace_tracks_finish(trace_tracks_t *tracks, const mrail_calls_t *calls,
                          uint64_t now_ns);
 
 const trace_totals_t *trace_tracks_totals(const trace_tracks_t *tracks);
+
+/* Returns the id of the track of the process. */
+uint64_t trace_tracks_id(const trace_tracks_t *tracks);
 
 #endif

@@ -12,11 +12,12 @@ set -u
 need python3 chromium
 need_built report_sample
 
-# page NAME RANKS RAILS SECONDS: makes a page, and checks it.
+# page NAME RANKS RAILS SECONDS [archive]: makes a page, and checks it.
 page()
 {
+    # shellcheck disable=SC2086 # the last word may be absent
     check "$1: the page" "$build/report_sample" "$tmp/$1.html" \
-        "$tmp/$1.json" "$2" "$3" "$4"
+        "$tmp/$1.json" "$2" "$3" "$4" ${5-}
     size=$(wc -c <"$tmp/$1.html")
     if [ "$size" -le 5000000 ]; then
         ok "$1: the page has at most 5 MB"
@@ -53,6 +54,12 @@ picture()
 
 page long 32 4 600
 page small 2 1 3
+page hosts 16 2 60 archive
+expect 'hosts: a rank with its host' "$tmp/hosts.dom" '>rank 9 on node2<'
+expect 'hosts: a host that is missing' "$tmp/hosts.dom" \
+    '<td class="text">node3</td><td class="bad">missing</td>'
+expect 'hosts: how exact the times are' "$tmp/hosts.dom" '>0.123 ms<'
+expect_none 'hosts: the reason is text' "$tmp/hosts.dom" '<td[^>]*>it cannot[^<]*<b>'
 
 # Messages on the console are really seen.
 sed 's/^showHead();$/throw new Error("planted");/' "$tmp/small.html" \
@@ -65,6 +72,7 @@ pictures=${MRAIL_TEST_PICTURES:-$tmp}
 picture long light 1280,3600
 picture long dark 1280,3600 --blink-settings=preferredColorScheme=0
 picture long narrow 420,5200
+picture hosts hosts 1280,3600
 browser --print-to-pdf="$pictures/report.pdf" --no-pdf-header-footer \
     "file://$tmp/long.html" >"$tmp/out" 2>&1
 expect 'it can be printed' "$pictures/report.pdf" '^%PDF-'

@@ -75,7 +75,7 @@ gpu_relay_rate_SOURCES = test/gpu/gpu_relay_rate.c test/gpu/relay_job.c
 gpu_relay_rate_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 gpu_relay_rate_LDADD = $(GPU_RELAY_LIBS)
 TIMING_TESTS += test/gpu/rates.sh test/gpu/relay-rates.sh
-EXTRA_DIST += test/gpu/rates.sh test/gpu/relay-rates.sh
+EXTRA_DIST += test/gpu/rates.sh test/gpu/relay-rates.sh test/gpu/bundle.sh
 
 if HAVE_CMOCKA
 check_PROGRAMS += test_gpu_path test_place

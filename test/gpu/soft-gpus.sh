@@ -181,7 +181,7 @@ expect 'a fault of a GPU' "$tmp/out" '^fault: node 1 gpu0: no_memory$'
 expect 'copies that will fail' "$tmp/out" \
     '^fault: node 1 gpu0: the next 3 copies fail$'
 expect 'a slow link' "$tmp/out" \
-    '^fault: node 0 gpu0: link to the switch has 5MB/s$'
+    '^fault: node 0 gpu0: link to the switch is limited to 5MB/s$'
 expect 'a cut link' "$tmp/out" \
     '^fault: node 0 gpu1: link from the switch is down$'
 check 'faults as JSON' "$soft" status --session "$session" --json

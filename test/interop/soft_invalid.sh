@@ -11,7 +11,7 @@ gives 2 "missing command" $soft
 gives 2 "mrail soft: .*--frob" $soft --frob -- true
 gives 2 "unknown argument" $soft status extra
 gives 2 "rate '0'" $soft $s --rate 0 -- true
-gives 2 "rate '12x'" $soft $s --rate 12x -- true
+gives 2 "'12x' is not a rate" $soft $s --rate 12x -- true
 gives 2 "2 rates for 4 rails" $soft $s --rails 4 --rate 1M,2M -- true
 gives 2 "from 1 to 16" $soft $s --rails 17 -- true
 gives 2 "at most 256 rails are supported" $soft $s --rails 16 --nodes 100 -- true

@@ -118,6 +118,35 @@ is 'running: the records of all ranks are of the same time' ok \
 view running trace -o "$tmp/trace"
 run_program 'running: ' python3 "$top/test/mpi/trace_check.py" "$tmp/trace"
 view running info --events
+view running report --json
+python3 - "$tmp/view" >"$tmp/out" 2>&1 <<'END' || true
+import json
+import sys
+
+report = json.load(open(sys.argv[1]))
+assert report["host"] == "2 hosts", report["host"]
+ranks = {process["rank"]: process for process in report["processes"]}
+assert sorted(ranks) == [0, 1, 2, 3], ranks
+first, last = [], []
+for rank, process in ranks.items():
+    assert process["host"] == ("near" if rank < 2 else "ahead"), process
+    assert process["state"] == "running", process
+    assert 0 <= process["start_s"] < process["update_s"] < 200, process
+    points = [sum(column) for column in zip(
+        *(rail["points"] for rail in process["rails"]))]
+    used = [i for i, value in enumerate(points) if value > 0]
+    assert used, process["rails"]
+    first.append(used[0])
+    last.append(used[-1])
+# The records of all ranks are of the same time, not an hour apart.
+width = report["grid"]["width_s"]
+assert report["grid"]["points"] * width < 60, report["grid"]
+assert max(first) <= min(last), (first, last)
+assert "Times of the hosts are aligned to within" in report["summary"]
+print("ok")
+END
+is 'running: the report has all ranks on one time line' ok \
+    "$(tail -n 1 "$tmp/out")"
 
 # ---- a rank that is stopped ----
 
@@ -148,5 +177,44 @@ view killed trace
 expect 'killed: the records of a rank of the other host' "$tmp/view" \
     '^rank [23] .* ahead  ended$'
 view killed top
+
+# The report of the archive has the figures of those of the two directories.
+view killed report --json
+cp "$tmp/view" "$tmp/killed.json"
+for host in near ahead; do
+    "$mrail" report --json --dir "$pages/$host" >"$tmp/$host.json" \
+        2>"$tmp/err" || not_ok "killed: the report of $host" "$(cat "$tmp/err")"
+done
+python3 - "$tmp/killed.json" "$tmp/near.json" "$tmp/ahead.json" \
+    >"$tmp/out" 2>&1 <<'END' || true
+import json
+import sys
+
+archive, near, ahead = [json.load(open(path)) for path in sys.argv[1:]]
+single = {process["rank"]: process for report in (near, ahead)
+          for process in report["processes"]}
+assert archive["totals"]["killed"] == 4, archive["totals"]
+assert archive["totals"]["bytes"] == (near["totals"]["bytes"] +
+                                      ahead["totals"]["bytes"]) > 0
+assert archive["counters"] == {
+    name: value + ahead["counters"][name]
+    for name, value in near["counters"].items()}
+for process in archive["processes"]:
+    other = single.pop(process["rank"])
+    assert process["counters"] == other["counters"], process["rank"]
+    assert ([(rail["bytes"], rail["bytes_before"], rail["lanes"])
+             for rail in process["rails"]] ==
+            [(rail["bytes"], rail["bytes_before"], rail["lanes"])
+             for rail in other["rails"]]), process["rank"]
+    assert ([(comm["id"], comm["entered"], comm["calls"])
+             for comm in process["communicators"]] ==
+            [(comm["id"], comm["entered"], comm["calls"])
+             for comm in other["communicators"]]), process["rank"]
+assert not single, single
+assert len(archive["events"]) == len(near["events"]) + len(ahead["events"])
+print("ok")
+END
+is 'killed: the report of the archive has the figures of both hosts' ok \
+    "$(tail -n 1 "$tmp/out")"
 nothing_left 'collect'
 finish

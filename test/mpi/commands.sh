@@ -144,6 +144,8 @@ expect_run 'bench --dst without --hotspot' 2 'dst requires --hotspot' \
 expect_run 'bench --dst with an unknown word' 2 '--dst pairs: expected one of shift.single.both' \
     "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
 
+expect_run 'bench --plan both is for moe' 2 '--plan both requires the area moe' \
+    "$mrail" bench alltoallv --plan both
 expect_run 'bench p2p with an odd number of ranks' 2 'p2p requires an even number of ranks' \
     "$mrail" bench p2p -np 3
 expect_run 'bench moe with a skew of 1' 2 \
@@ -174,8 +176,10 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect_run 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
     expect_run 'bench alltoallv --json without coll/mrail' 0 \
-        '"planned": null, "relayed": null, "planning_overhead": null, "cpu_load"' \
+        '"planned": null, "relayed": null, "planning_overhead": null, "cpu_load".*"cpu_s": [0-9]' \
         $plain alltoallv --sizes 1000 --json
+    expect_run 'bench alltoallv --plan no' 0 '"plan": false, .*"data_ok": true' \
+        $plain alltoallv --sizes 1000 --hotspot 0.7 --plan no --json
     expect_run 'bench alltoallv without coll/mrail' 0 \
         '^ +1000 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +- +- +- +[0-9]+ %  ok$' \
         $plain alltoallv --sizes 1000

@@ -112,7 +112,15 @@ bench 'messages in chunks' 0 '"memory": *"managed".*"data_ok": *true' \
     alltoallv -np 4 --sizes 8m --hotspot 0.5 --json --memory managed
 bench 'wrong data is found' 1 'wrong data from rank' alltoallv -np 4 \
     --sizes 100 --self-test-corrupt
+# Each rank has a rail of its own.
 topology=2x4
+bench 'device memory with a plan' 0 \
+    '"plan": true,.*"relayed": 0.[1-9].*"data_ok": true' alltoallv -np 8 \
+    --bind-rails --rate 100M --sizes 8m --hotspot 0.9 --dst single --json
+bench 'device memory without a plan' 0 \
+    '"plan": false,.*"planned": 0.0000, "relayed": 0.0000.*"data_ok": true' \
+    alltoallv -np 8 --bind-rails --rate 100M --sizes 8m --hotspot 0.9 \
+    --dst single --json --plan no
 moe="moe -np 8 --bind-rails --rate 200M --tokens 1k --skew 0.9 --iterations 2 --warmup 1
     --token-ns 0 --json"
 # shellcheck disable=SC2086 # word splitting is intended

@@ -29,7 +29,7 @@ if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
     mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_rails \
-    mpi_gpu_bad mpi_gpu_pair mpi_diagnose mpi_enqueue
+    mpi_gpu_bad mpi_diagnose mpi_enqueue
 mpi_enqueue_SOURCES = test/mpi/mpi_enqueue.c test/mpi/mpi_test.h \
     src/mpi/stream/stream.h $(BENCH_DEVICE) src/tools/bench_data.c
 mpi_enqueue_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
@@ -42,13 +42,6 @@ mpi_gpu_bad_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_gpu_bad_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_gpu_bad_LDADD = libmrail-cuda-kernels.la libmrail-cuda.la libmrail-base.la \
     $(MPI_LIBS)
-mpi_gpu_pair_SOURCES = test/mpi/mpi_gpu_pair.c test/mpi/mpi_test.h \
-    src/softgpu/session.c src/softgpu/session.h \
-    src/tools/bench_coll.c src/tools/bench_coll.h \
-    src/tools/bench_device.c src/tools/bench_device.h
-mpi_gpu_pair_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
-mpi_gpu_pair_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_gpu_pair_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS) -ldl
 mpi_diagnose_SOURCES = test/mpi/mpi_diagnose.c test/mpi/mpi_test.h
 mpi_diagnose_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_diagnose_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -130,9 +123,16 @@ mpi_nonblocking_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_nonblocking_LDADD = $(MPI_LIBS) -lpthread
 endif
 
-# contrib/bench also measures it.
+# contrib/bench also measures them.
 if HAVE_MPICC
-noinst_PROGRAMS += mpi_pair
+noinst_PROGRAMS += mpi_pair mpi_gpu_pair
+mpi_gpu_pair_SOURCES = test/mpi/mpi_gpu_pair.c test/mpi/mpi_test.h \
+    src/softgpu/session.c src/softgpu/session.h \
+    src/tools/bench_coll.c src/tools/bench_coll.h \
+    src/tools/bench_device.c src/tools/bench_device.h
+mpi_gpu_pair_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_gpu_pair_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_gpu_pair_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS) -ldl
 mpi_pair_SOURCES = test/mpi/mpi_pair.c test/mpi/mpi_test.h
 mpi_pair_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_pair_CFLAGS = $(MPI_TEST_CFLAGS)

@@ -8,6 +8,8 @@
  *   --until FILE  the rounds continue until FILE exists, for at most a minute,
  *                 and a few more follow
  *   --bytes N     up to N bytes between two ranks (6000)
+ *   --dup         each round has a communicator of its own, with the name
+ *                 "round N"
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -17,7 +19,7 @@
 #include <unistd.h>
 
 /* Runs one round, in which each pair of ranks exchanges up to `most` bytes. */
-static int exchange(int round, int most)
+static int exchange(MPI_Comm comm, int round, int most)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
     int each = (int)(1 + round * (most / 6 - 3L) % most);
@@ -30,7 +32,7 @@ static int exchange(int round, int most)
         mt_fill(send + (size_t)i * (size_t)each, (size_t)each,
                 mt_seed(rank, i, (uint64_t)round));
     }
-    MPI_Alltoall(send, each, MPI_BYTE, recv, each, MPI_BYTE, MPI_COMM_WORLD);
+    MPI_Alltoall(send, each, MPI_BYTE, recv, each, MPI_BYTE, comm);
     for (int i = 0; i < size; ++i) {
         ok &= mt_check(recv + (size_t)i * (size_t)each, (size_t)each,
                        mt_seed(i, rank, (uint64_t)round));
@@ -39,6 +41,20 @@ static int exchange(int round, int most)
     ok &= (sum == (long)size * (size - 1) / 2);
     free(send);
     free(recv);
+    return ok;
+}
+
+static int exchange_dup(int round, int most)
+{
+    char name[MPI_MAX_OBJECT_NAME];
+    MPI_Comm comm;
+    int ok;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    snprintf(name, sizeof(name), "round %d", round);
+    MPI_Comm_set_name(comm, name);
+    ok = exchange(comm, round, most);
+    MPI_Comm_free(&comm);
     return ok;
 }
 
@@ -62,6 +78,16 @@ static int number_after(int argc, char **argv, const char *name, int otherwise)
     return (text != NULL) ? atoi(text) : otherwise;
 }
 
+static int has_option(int argc, char **argv, const char *name)
+{
+    for (int i = 1; i < argc; ++i) {
+        if (strcmp(argv[i], name) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int goes_on(const char *until, double start_s)
 {
     static int more = UNTIL_MORE;
@@ -76,6 +102,7 @@ int main(int argc, char **argv)
     int seconds = number_after(argc, argv, "--seconds", 0);
     int most = number_after(argc, argv, "--bytes", 6000);
     const char *until = text_after(argc, argv, "--until");
+    int has_dup = has_option(argc, argv, "--dup");
     int rounds = (die_at >= 0) ? 1000000 : 6;
     double start_s;
     int ok = 1, more = 1;
@@ -87,7 +114,8 @@ int main(int argc, char **argv)
             mt_rank(MPI_COMM_WORLD) == mt_size(MPI_COMM_WORLD) - 1) {
             kill(getpid(), SIGKILL);
         }
-        ok &= exchange(i, most);
+        ok &=
+            has_dup ? exchange_dup(i, most) : exchange(MPI_COMM_WORLD, i, most);
         if (i == 0 && seconds > 0 && mt_rank(MPI_COMM_WORLD) == 0) {
             puts("under way");
             fflush(stdout);

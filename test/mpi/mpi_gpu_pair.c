@@ -5,7 +5,8 @@
  *
  *   --mib N        size of the message (8)
  *   --to RANK      receiver of rank 0's message (1)
- *   --rate         prints the better rate of two exchanges
+ *   --rate         prints the median rate of three exchanges, and the kernels
+ *                  that were launched
  *   --kernel       relays copy with a kernel (coll_mrail_gpu)
  *   --fault NAME   no_memory, ipc_error: the device of the last rank has this
  *                  fault from the start, and the exchanges succeed
@@ -26,7 +27,7 @@
 
 #include <dlfcn.h>
 
-enum { LIMIT_S = 40, MIB = 1 << 20, FAULT_MS = 200 };
+enum { LIMIT_S = 40, MIB = 1 << 20, FAULT_MS = 200, TIMED = 3 };
 
 static sgpu_session_t *session;
 static const char *fault = "";
@@ -208,15 +209,26 @@ static void check_counters(const mrail_bench_coll_t *coll)
     }
 }
 
+static double median_of(const double values[TIMED])
+{
+    double low = MRAIL_MIN(values[0], values[1]);
+    double high = MRAIL_MAX(values[0], values[1]);
+
+    return MRAIL_MAX(low, MRAIL_MIN(high, values[2]));
+}
+
+/* The first exchange makes the plan and sets up relays. */
 static void run(int is_rate)
 {
-    double best = 0;
+    double times_s[TIMED] = {0};
     int ok = 1;
 
-    for (uint64_t i = 0; i < (is_rate ? 3 : 2); ++i) {
+    for (uint64_t i = 0; i < (is_rate ? 1 + TIMED : 2); ++i) {
         double seconds = exchange(i, i == 1 && fault[0] != '\0');
 
-        best = (i > 0) ? MRAIL_MAX(best, (double)bytes / seconds) : best;
+        if (i > 0) {
+            times_s[i - 1] = seconds;
+        }
         ok &= check(i);
         MPI_Barrier(MPI_COMM_WORLD);
     }
@@ -227,7 +239,9 @@ static void run(int is_rate)
         mt_result("no byte went through host memory", host_bytes == 0);
     }
     if (rank == 0 && is_rate) {
-        printf("rate %.2f MB/s\n", best / 1e6);
+        printf("rate %.2f MB/s launches %llu\n",
+               (double)bytes / median_of(times_s) / 1e6,
+               (unsigned long long)gpu_count(SGPU_CNT_LAUNCHES));
     }
 }
 

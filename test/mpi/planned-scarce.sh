@@ -50,7 +50,7 @@ all_requests()
     MRAIL_TEST_RUN="$options $5"
     # The only acceptable error is this one, at this rank.
     error="^# request [0-9]+: rank $rank: MPI_ERR_NO_MEM"
-    error="$error|no memory for a communicator at rank $rank;"
+    error="$error|out of memory for a communicator at rank $rank;"
     : >"$tmp/requests"
     request=1
     ended=0

@@ -9,7 +9,7 @@ require_env mpi_exchange
 need python3
 
 # start NP SECONDS [OPTION...]: starts a job, whose ranks write their counters to
-# $tmp/stats.
+# $tmp/stats. The program has the options in $program, if that is set.
 start()
 {
     ranks=$1 seconds=$2
@@ -19,7 +19,8 @@ start()
     : >"$tmp/out"
     UCX_MRAIL_STATS_FILE=$tmp/stats/%p launch "$ranks" --session "$session-job" \
         --rate 100M "$@" -- timeout 120 "$build/mpi_exchange" \
-        --seconds "$seconds" --bytes 3000000 >"$tmp/out" 2>"$tmp/err" &
+        --seconds "$seconds" --bytes 3000000 ${program-} >"$tmp/out" \
+        2>"$tmp/err" &
     job=$!
     await_under_way
 }
@@ -81,11 +82,37 @@ checked killed --killed
 # ---- planned exchanges ----
 
 # The ranks have a rail each, so exchanges between nodes are planned. The loads
-# must be those that coll/mrail prints.
+# must be those that coll/mrail prints. A trace of the job has the same forecasts.
+UCX_MRAIL_TELEMETRY_RECORDS=65536
+export UCX_MRAIL_TELEMETRY_RECORDS
 start 4 6 --bind-rails --mca coll_mrail_verbose 3
+"$mrail" trace -o "$tmp/trace" --past >"$tmp/trace.out" 2>&1 &
+tracer=$!
 "$mrail" report -o "$tmp/planned.html" --json >"$tmp/planned.json" \
     2>"$tmp/report.err" || not_ok 'planned exchanges' "$(cat "$tmp/report.err")"
 ended 'planned exchanges'
 checked planned --log "$tmp/err"
+status=0
+wait $tracer || status=$?
+is 'planned: the trace ends with the job' 0 $status
+run_program 'planned: trace: ' python3 "$top/test/mpi/trace_check.py" \
+    "$tmp/trace" --plans "$tmp/planned.json"
+
+# Each round frees its communicator. The last ones are in the report.
+program=--dup
+start 4 6 --bind-rails
+"$mrail" report --json >"$tmp/freed.json" 2>"$tmp/report.err" ||
+    not_ok 'freed communicators' "$(cat "$tmp/report.err")"
+ended 'freed communicators'
+check 'freed communicators: the forecasts of the last ones are there' \
+    python3 -c '
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["plans_left_out"] == 0, report["plans_left_out"]
+plans = report["plans"]
+rounds = sorted(int(plan["communicator"].split()[1]) for plan in plans)
+assert len(set(rounds)) == 8 and rounds[0] > 3, rounds
+assert all(plan["forecasts"] == 1 for plan in plans), plans
+' "$tmp/freed.json"
 nothing_left 'reports'
 finish

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Usage: trace_check.py TRACE [--stats DIR] [--event TEXT] [--lost]
+                      [--plans REPORT]
 
 Checks a Perfetto trace of `mrail trace -o`, and prints a result line for each
 expectation. The exit status is 0 if all expectations hold, and 1 otherwise.
@@ -9,6 +10,8 @@ expectation. The exit status is 0 if all expectations hold, and 1 otherwise.
   --event TEXT  an event whose text contains TEXT must be in the trace
   --lost        records must be lost, and the trace must say so
   --pause S     there must be S seconds without records in which calls were made
+  --plans FILE  the last forecast must be the one of this report of the same job
+                (mrail report --json), and forecasts must be beside their calls
 """
 import argparse
 import collections
@@ -298,6 +301,58 @@ def check_pause(trace, records, calls, pause_s):
                for call in calls), f"{len(calls)} calls")
 
 
+def check_forecasts(trace, path):
+    """Each forecast is beside its collective, and is the job's own."""
+    plan = next(plan for plan in
+                json.loads(pathlib.Path(path).read_text())["plans"]
+                if plan["communicator"] == "MPI_COMM_WORLD")
+    calls, forecasts = {}, []
+    for event, end in trace.slices():
+        track = trace.tracks[event.track].name
+        if track == "calls of MPI_COMM_WORLD":
+            calls[trace.process(event.track), event.args["number"]] = event, end
+        elif track == "plans of MPI_COMM_WORLD":
+            forecasts.append((event, end))
+    wrong = []
+    found = 0
+    for event, end in forecasts:
+        executed = event.name == "forecast: by the plan"
+        predicted = event.args["predicted ns with the plan" if executed else
+                               "predicted ns without a plan"]
+        if end - event.time_ns != predicted:
+            wrong.append(("length", event.args))
+        if "collective" not in event.args:
+            continue
+        call, left = calls[trace.process(event.track),
+                           event.args["collective"]]
+        found += executed
+        if (call.name != "MPI_Alltoall" or
+                abs(call.time_ns - event.time_ns) > 100000 or
+                abs(left - call.time_ns - event.args["measured ns"]) > 100000):
+            wrong.append((call.name, call.time_ns, left, event.time_ns,
+                          event.args))
+    result("forecasts are beside their collectives", found > 3 and not wrong,
+           f"{found} of {len(forecasts)}, {wrong[:2]}")
+    last = max((event for event, _ in forecasts),
+               key=lambda event: event.args["forecast"]).args
+    result("the last forecast is that of the report",
+           last["forecast"] == plan["forecasts"] and
+           last["ranks"] == plan["ranks"] and
+           abs(last["predicted ns without a plan"] / 1e9 -
+               plan["unplanned_time_s"]) < 1e-8, f"{last}, {plan}")
+    rails = collections.Counter()
+    for link in plan["links"]:
+        name = link["link"].split(", ")
+        if name[-1] == "out" and name[0].startswith("node "):
+            rails[name[1]] += link["unplanned_bytes"]
+    shown = {name.split(":")[0]: value for name, value in last.items()
+             if name.endswith(": bytes without a plan")}
+    result("the bytes of its rails are those of the report",
+           shown and all(abs(shown.get(name, 0) - value) < 10
+                         for name, value in rails.items()),
+           f"{shown}, {rails}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trace")
@@ -305,6 +360,7 @@ def main():
     parser.add_argument("--event")
     parser.add_argument("--lost", action="store_true")
     parser.add_argument("--pause", type=float)
+    parser.add_argument("--plans")
     options = parser.parse_args()
     trace = Trace(options.trace)
     check_form(trace)
@@ -315,6 +371,8 @@ def main():
     check_lost(trace, options.lost)
     if options.pause:
         check_pause(trace, records, calls, options.pause)
+    if options.plans:
+        check_forecasts(trace, options.plans)
     if options.stats:
         check_stats(trace, records, options.stats)
     if options.event:

@@ -2,13 +2,13 @@
  * Tests src/tools/plan_arms.h on random topologies and exchanges
  * (plan_topology.h). For every seed:
  *
- * - No arm is below the planner's bound, nor below the optimum of a linear
- *   program. An arm that is a bound is not above the optimum.
- * - The plan is not above the best arm by more than its gap.
+ * - No method is below the planner's bound, nor below the optimum of a linear
+ *   program. A method that is a bound is not above the optimum.
+ * - The plan is not above the best method by more than its gap.
  * - The pairwise exchange is not faster than the same paths all at the same
  *   time.
  *
- * The demands may relay all their bytes, as those of the arms do.
+ * The demands may relay all their bytes, as those of the methods do.
  *
  * MRAIL_TEST_SEED=N replays one seed. Without GLPK, the linear programs are
  * left out and the test counts as skipped.
@@ -180,7 +180,7 @@ static void run_seed(uint64_t seed)
 
     machine_make(&w, seed);
     w.options.relay_threshold = 0;
-    /* Most machines have several leaf groups, which few arms serve. */
+    /* Most topologies have several leaf groups, which few methods support. */
     for (unsigned node = 0; seed % 4 != 0 && node < w.num_nodes; ++node) {
         w.leaf_group[node] = 0;
     }

@@ -255,7 +255,7 @@ refused 'a malformed name' '1 to 9 letters' --dialect ios --name 'a b'
 refused 'an unknown failure mode' 'ignore' --dialect ios --on-failure ignore
 refused '--as-printed with another dialect' 'the ios dialect' \
     --dialect eos --as-printed
-refused 'too few uplink ports' '1 ports, but 2 uplinks' \
+refused 'too few uplink ports' 'lists 1 ports, but there are 2 uplinks' \
     --dialect linux --uplinks 2 --uplink-ports swp1
 refused 'VRFs without ports' '0 ports, 4 links to each leaf' \
     --dialect eos --spine-vrf --uplinks 4

@@ -5,7 +5,8 @@
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
-need_built mrail-collect mrail-top mrail-diagnose mrail-trace exporter_pages
+need_built mrail-collect mrail-top mrail-diagnose mrail-trace mrail-report \
+    exporter_pages
 
 collect=$build/mrail-collect
 pages=$UCX_MRAIL_TELEMETRY_DIR
@@ -42,7 +43,9 @@ cat >"$tmp/ssh" <<END
 host=\$1
 shift
 export UCX_MRAIL_TELEMETRY_DIR="$pages/\$host"
+echo "\$host" >>"$tmp/visits"
 case \$host in
+once) ! grep -q once "$tmp/once" 2>/dev/null || exit 255; echo once >"$tmp/once" ;;
 gone) echo 'ssh: connect to host gone port 22: No route to host' >&2; exit 255 ;;
 mute) exec sleep 30 ;;
 early) exit 3 ;;
@@ -75,7 +78,8 @@ while left > 0:
     left -= len(data)
 END
 
-# start HOST JOB: starts a process of a job on a host, until the script ends.
+# start HOST JOB [plans]: starts a process of a job on a host, until the script
+# ends.
 started=0
 start()
 {
@@ -87,7 +91,8 @@ start()
         ahead) export MRAIL_TEST_CLOCK_S=3600 LD_PRELOAD="$shim" ;;
         behind) export MRAIL_TEST_CLOCK_S=-3600 LD_PRELOAD="$shim" ;;
         esac
-        exec "$build/exporter_pages" "$pages/$1" "$2" 1 2 4 \
+        # shellcheck disable=SC2086 # the last word may be absent
+        exec "$build/exporter_pages" "$pages/$1" "$2" 1 2 4 ${3-} \
             <"$tmp/stdin.$started" >"$tmp/ready.$started"
     ) &
     # The process ends with its standard input.
@@ -116,6 +121,23 @@ view()
         "$build/mrail-$viewer" --archive "$tmp/$name.tar.gz" "$@"
     cp "$tmp/out" "$tmp/view"
     is "$name: mrail $viewer leaves no directory" '' "$(ls "$TMPDIR")"
+}
+
+# figures NAME HOST CONDITION...: the JSON of mrail report in $tmp/view must be
+# about HOST, and fulfil conditions in Python.
+figures()
+{
+    name=$1 wanted=$2
+    shift 2
+    check "$name: the figures of the report" python3 -c '
+import json, sys
+text = open(sys.argv[1]).read()
+report = json.loads(text[text.index("{"):])
+assert report["host"] == sys.argv[2], report["host"]
+assert not report["recording"]["live"]
+for condition in sys.argv[3:]:
+    assert eval(condition.replace("\n", " ")), (condition, text[-4000:])
+' "$tmp/view" "$wanted" "$@"
 }
 
 no_archive()
@@ -157,6 +179,7 @@ if [ -z "$sanitized" ]; then
     start ahead alpha
     start behind alpha
 fi
+start plans alpha plans
 mkdir "$pages/empty"
 
 # ---- this machine ----
@@ -189,17 +212,45 @@ view two 0 '^job beta: 1 process in the archive' diagnose
 expect 'two: diagnose shows the hosts' "$tmp/view" ' n2$'
 view two 0 '^rank 0 .* n1$' top
 view two 0 ', n2$' top --lanes
+view two 1 'there are several jobs; name one of:' report --json
+view two 0 '"job": "alpha"' report --json alpha
+figures two '2 hosts' 'sorted(p["host"] for p in report["processes"]) ==
+    ["n1", "n1", "n2", "n2"]' \
+    'all(p["state"] == "running" for p in report["processes"])' \
+    'report["grid"]["points"] > 0 and report["totals"]["peak_bytes_per_s"] > 0' \
+    'report["plans"] == [] and report["configuration"]["rank"] is None'
+view two 0 '^.*/two.html: 1 process; open it in a browser' report \
+    -o "$tmp/two.html" beta
 gather job 0 '2 of 2 hosts, 4 processes' --job alpha n1 n2
 view job 1 'no process of job beta has telemetry in .*job.tar.gz' diagnose \
     --job beta
 view job 1 'no process of job beta has telemetry in .*job.tar.gz' top --job beta
 view job 1 'no process or job beta keeps records' trace beta
+view job 1 'no process of job beta has telemetry in .*job.tar.gz' report \
+    --json beta
 view job 0 'no record of 4 processes' trace alpha
 view job 0 ' 0 records of 4 processes' trace -o "$tmp/trace"
 gather missing-job 1 'no process of job gamma left telemetry on these hosts' \
     --job gamma n1 n2
 no_archive missing-job
 gather banner 0 '1 of 1 hosts, 1 processes' banner
+
+# Forecasts, and the collective that used one.
+gather plans 0 '1 of 1 hosts, 1 processes' plans
+view plans 0 '"planned_time_s": 0.250000000' report --json
+figures plans plans 'len(report["plans"]) == 1' \
+    'report["plans"][0]["forecasts"] == 1' \
+    'sum(l["unplanned_bytes"] for l in report["plans"][0]["links"]) == 8e9' \
+    '0 <= report["plans"][0]["time_s"] < 1800'
+view plans 0 ' 0 records of 1 process,' trace -o "$tmp/plans.trace"
+for text in 'plans of MPI_COMM_WORLD' 'forecast: by the plan' 'measured ns' \
+    'rail 1: bytes without a plan'; do
+    if grep -aq "$text" "$tmp/plans.trace"; then
+        ok "plans: the trace has '$text'"
+    else
+        not_ok "plans: the trace has '$text'" 'it has not'
+    fi
+done
 
 # srun gets the host as an option, and words instead of a line for a shell.
 mkdir "$tmp/bin"
@@ -250,6 +301,14 @@ print("all times agree")
 END
     is 'clocks: an hour apart, all times agree' 'all times agree' \
         "$(tail -n 1 "$tmp/result")"
+    view clocks 0 'Times of the hosts are aligned to within [0-9.]+ ms' report \
+        --json
+    figures clocks '3 hosts' 'all(0 <= p["start_s"] <= p["update_s"] < 1800
+        for p in report["processes"])' \
+        '0 < report["archive"]["error_s"] < 0.5' \
+        'report["grid"]["end_s"] - report["grid"]["begin_s"] < 60' \
+        'sorted(round(h["offset_s"] / 3600) for h in
+        report["archive"]["hosts"]) == [-1, 0, 1]'
 fi
 
 # ---- hosts that fail ----
@@ -258,6 +317,10 @@ gather gone 1 'host gone is missing: it cannot be reached: ssh: connect to host 
     n1 gone
 expect 'gone: the archive has the other host' "$tmp/out" '1 of 2 hosts, 2 processes'
 view gone 0 'host gone is missing: it cannot be reached: ssh: connect' diagnose
+view gone 0 'host gone is missing: it cannot be reached: ssh: connect' report --json
+figures gone '1 of 2 hosts' \
+    '"1 of 2 hosts is missing: gone." in report["summary"]' \
+    'report["archive"]["hosts"][1]["error"].startswith("it cannot be reached")'
 gather lost 1 'it cannot be reached: sh: 1: /opt/mrail: not found' n1 lost
 gather early 1 'host early is missing: it cannot be reached: ssh ended with status 3' \
     n1 early
@@ -323,6 +386,12 @@ gather killed 0 'killed: 9[0-9][0-9] processes were left out, because the archiv
 view killed 0 'killed: 9[0-9][0-9] processes were left out' top
 expect 'killed: the last ones are kept' "$tmp/view" '^job a000999$'
 view killed 0 'job a000999: 1 process in the archive, 0 running' diagnose
+view killed 0 'processes were left out, because the archive was full' report \
+    --json a000999
+figures killed killed 'report["totals"]["killed"] == 1' \
+    'report["archive"]["processes_left_out"] > 900' \
+    'report["grid"]["points"] == 0' \
+    'not report["processes"][0]["records_calls"]'
 size=$("$collect" -o - --max-size 1m --dir "$pages/killed" 2>/dev/null | wc -c)
 if [ "$size" -le 1200000 ] && [ "$size" -gt 500000 ]; then
     ok 'killed: the archive is bounded'
@@ -331,6 +400,55 @@ else
 fi
 gather thousand 0 '1 of 1 hosts, 1000 processes' killed
 view thousand 0 '^job a000500: 1 process in the archive' diagnose
+
+# left_out FILE HOST: prints how many processes of the host were left out.
+left_out()
+{
+    tar xzOf "$1" manifest.json | python3 -c '
+import json, sys
+print(*[host["left_out"] for host in json.load(sys.stdin)["hosts"]
+        if host["name"] == sys.argv[1]])' "$2"
+}
+
+# Hosts with many processes use the part of the size that other hosts do not need.
+gather alone 0 'killed: [0-9]+ processes were left out' --max-size 4m killed
+alone=$(left_out "$tmp/alone.tar.gz" killed)
+gather shared 1 'host gone is missing' --max-size 4m killed empty gone
+is 'shared: hosts without processes leave their part to others' "$alone" \
+    "$(left_out "$tmp/shared.tar.gz" killed)"
+gather uneven 0 '2 of 2 hosts' --max-size 4m n1 killed
+half=$(left_out "$tmp/killed.tar.gz" killed)
+left=$(left_out "$tmp/uneven.tar.gz" killed)
+if [ "$left" -gt "$alone" ] && [ "$left" -lt $(((alone + half) / 2)) ]; then
+    ok 'uneven: a small host leaves most of its part'
+else
+    not_ok 'uneven: a small host leaves most of its part' \
+        "$left left out, $alone if alone, $half with 1m"
+fi
+is 'uneven: the small host is complete' 0 "$(left_out "$tmp/uneven.tar.gz" n1)"
+size=$(gzip -dc "$tmp/uneven.tar.gz" | wc -c)
+if [ "$size" -le 4500000 ]; then
+    ok 'uneven: the archive is bounded'
+else
+    not_ok 'uneven: the archive is bounded' "$size bytes"
+fi
+
+# Two hosts that want everything get the same. Each is visited once, because
+# nothing is left.
+mkdir "$pages/twin"
+cp -p "$pages/killed/"* "$pages/twin/"
+: >"$tmp/visits"
+gather twins 0 '2 of 2 hosts' --max-size 4m killed twin
+is 'twins: both get the same part' "$(left_out "$tmp/twins.tar.gz" killed)" \
+    "$(left_out "$tmp/twins.tar.gz" twin)"
+expect_count 'twins: one visit each' "$tmp/visits" . 2
+
+# A host that fails when it is asked again keeps what it sent at first.
+mkdir "$pages/once"
+cp -p "$pages/killed/"* "$pages/once/"
+gather once 0 '2 of 2 hosts, [0-9]+ processes' --max-size 2m once empty
+is 'once: it has its equal part' "$half" "$(left_out "$tmp/once.tar.gz" once)"
+expect_count 'once: it was asked twice' "$tmp/visits" once 2
 
 # Files that vanish while they are read.
 mkdir "$pages/vanishing"
@@ -371,10 +489,10 @@ def write(name, content):
         out.write(content)
 
 
-def changed(name, change, bad=None):
+def changed(name, change, bad=None, drop=None, data=plain):
     """Write the archive with another manifest, or other files."""
     out = io.BytesIO()
-    source = tarfile.open(fileobj=io.BytesIO(plain))
+    source = tarfile.open(fileobj=io.BytesIO(data))
     target = tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT)
     for entry in source:
         content = source.extractfile(entry).read()
@@ -382,6 +500,8 @@ def changed(name, change, bad=None):
             manifest = json.loads(content)
             change(manifest)
             content = json.dumps(manifest).encode()
+        elif drop is not None and drop(entry.name):
+            continue
         elif bad is not None:
             content = bad(entry, content)
         entry.size = len(content)
@@ -407,6 +527,39 @@ changed("alive", lambda m: None,
         lambda entry, content: content[:4] + b"\xff" + content[5:])
 changed("other-page", lambda m: None,
         lambda entry, content: bytes(len(content)))
+
+
+def without(drop):
+    """Return a change that removes files from the manifest."""
+    def change(manifest):
+        for host in manifest["hosts"]:
+            host["files"] = [file for file in host["files"]
+                             if not drop(file["name"])]
+    return change
+
+
+def is_calls(name):
+    return name.endswith(".calls")
+
+
+def is_page(name):
+    return not is_calls(name)
+
+
+def is_earlier(name):
+    return "earlier/" in name
+
+
+def is_plans(name):
+    return name.endswith(".plans")
+
+
+changed("no-calls", without(is_calls), drop=is_calls)
+changed("no-pages", without(is_page),
+        drop=lambda name: name != "manifest.json" and is_page(name))
+changed("one-sample", without(is_earlier), drop=is_earlier)
+changed("no-plans", without(is_plans), drop=is_plans,
+        data=gzip.decompress(open(tmp + "/plans.tar.gz", "rb").read()))
 
 
 def links(name, kind):
@@ -440,6 +593,34 @@ view gone-host 1 'it has other files than its manifest says' top
 view offset 0 '2 of 2 hosts' top
 view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' top
 view other-page 1 'it contains no telemetry' diagnose
+view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' report --json
+view cut-2 0 'cut-2.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files' \
+    report --json alpha
+figures cut-2 '2 hosts' \
+    '"The archive was truncated or damaged, and " in report["summary"]' \
+    'report["archive"]["files_lost"] > 0'
+for name in text nothing zeros; do
+    view $name 1 'it is not an archive of mrail collect' report --json
+done
+view version 1 'it has version 2 of the format, and this mrail reads version 1' \
+    report --json
+view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' \
+    report --json
+view no-calls 0 '"records_calls": false' report --json alpha
+view no-plans 0 '"job": "alpha"' report --json
+figures no-plans plans 'report["plans"] == []' \
+    'report["processes"][0]["communicators"][0]["calls"]["MPI_Alltoallv"] == 1'
+view no-pages 1 'no process of this user has telemetry in .*no-pages.tar.gz' \
+    report --json
+view one-sample 0 '"job": "alpha"' report --json alpha
+figures one-sample '2 hosts' 'report["grid"]["points"] == 0' \
+    'report["totals"]["bytes"] == report["totals"]["bytes_before"] > 0'
+for option in '--dir /tmp' '--time 1' '--interval 1'; do
+    # shellcheck disable=SC2086 # word splitting is intended
+    expect_run "report: --archive with $option" 2 \
+        "report: --archive cannot be combined with ${option%% *}" \
+        "$build/mrail-report" --json --archive "$tmp/two.tar.gz" $option
+done
 expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
 

@@ -1,20 +1,23 @@
 /*
  * Exports telemetry of a job that does not exist, for tests of tools:
  *
- *   exporter_pages DIR JOB RANKS RAILS LANES [FIRST]
+ *   exporter_pages DIR JOB RANKS RAILS LANES [plans | FIRST]
  *
- * Each rank has LANES lanes on each of its RAILS. FIRST is the number of the
- * first rank, 0 by default. With it, the trace rings are full. Once all files
- * exist, prints "ready". Updates the files ten times per second until its
- * standard input ends, then removes them. If it is killed, the files remain.
- * Rank 0 waits in a collective from the start.
+ * Each rank has LANES lanes on each of its RAILS. Once all files exist, prints
+ * "ready". Updates the files ten times per second until its standard input
+ * ends, then removes them. If it is killed, the files remain. Rank 0 waits in a
+ * collective from the start. With "plans", it has made a forecast before, in an
+ * MPI_Alltoallv. With FIRST, the ranks begin at this number, and their trace
+ * rings are full.
  *
  * All ranks have the same process id, so mrail diagnose takes them for one
  * process. For several ranks, start several programs.
  */
 #include "config.h"
 #include "base/clock.h"
+#include "orchestrator/plan.h"
 #include "telemetry/calls.h"
+#include "telemetry/plans.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -29,6 +32,7 @@
 typedef struct rank {
     mrail_page_file_t *file;
     mrail_calls_file_t calls;
+    mrail_plans_file_t plans;
 } rank_t;
 
 static const char *const counters[] = {
@@ -102,8 +106,46 @@ static void fill_ring(const mrail_page_file_t *file, unsigned rails,
     }
 }
 
+/* Makes a forecast for four ranks on two nodes: 0.5 s without a plan, and 0.25 s
+ * with it. */
+static int make_forecast(rank_t *rank, const char *dir, const char *job,
+                         mrail_calls_comm_t *calls)
+{
+    mrail_plans_comm_t *comm;
+
+    if (mrail_plans_create(&rank->plans, dir, 1, job, 0) != 0) {
+        return -1;
+    }
+    mrail_calls_comm_name(calls, "MPI_COMM_WORLD");
+    mrail_calls_enter(calls, MRAIL_CALLS_ALLTOALLV, -1);
+    usleep(20000);
+    comm = mrail_plans_comm_add(&rank->plans);
+    mrail_plans_begin(comm);
+    comm->time_ns = mrail_page_now();
+    comm->unplanned_s = 0.5;
+    comm->planned_s = 0.25;
+    comm->size = 4;
+    comm->is_planned = comm->is_executed = 1;
+    snprintf(comm->name, sizeof(comm->name), "MPI_COMM_WORLD");
+    for (unsigned i = 0; i < 4; ++i) {
+        const mrail_plans_link_t link = {.kind = MRAIL_PLAN_RAIL_OUT,
+                                         .a = i / 2,
+                                         .b = i % 2,
+                                         .capacity = (double)PORT_RATE,
+                                         .unplanned = 4e9 * (i % 2),
+                                         .planned = 2e9};
+
+        mrail_plans_add(comm, &link);
+    }
+    mrail_plans_end(comm);
+    usleep(20000);
+    mrail_calls_leave(calls);
+    return 0;
+}
+
 static int open_rank(rank_t *rank, const char *dir, const char *job,
-                     unsigned number, unsigned rails, unsigned lanes)
+                     unsigned number, unsigned rails, unsigned lanes,
+                     int has_plans)
 {
     mrail_calls_comm_t *comm;
 
@@ -113,6 +155,10 @@ static int open_rank(rank_t *rank, const char *dir, const char *job,
         return -1;
     }
     comm = mrail_calls_comm_add(rank->calls.calls, 1, 32, number);
+    if (has_plans && (number == 0) &&
+        (make_forecast(rank, dir, job, comm) != 0)) {
+        return -1;
+    }
     mrail_calls_enter(comm, MRAIL_CALLS_BARRIER, -1);
     if (number != 0) {
         mrail_calls_leave(comm);
@@ -144,34 +190,39 @@ static void update_until_end(rank_t *ranks, unsigned num)
 int main(int argc, char **argv)
 {
     unsigned num, rails, lanes, first;
+    int has_plans, has_first;
     rank_t *ranks;
 
     if ((argc != 6) && (argc != 7)) {
-        fputs("usage: exporter_pages DIR JOB RANKS RAILS LANES [FIRST]\n",
+        fputs("usage: exporter_pages DIR JOB RANKS RAILS LANES "
+              "[plans | FIRST]\n",
               stderr);
         return 2;
     }
     num = (unsigned)strtoul(argv[3], NULL, 10);
     rails = (unsigned)strtoul(argv[4], NULL, 10);
     lanes = (unsigned)strtoul(argv[5], NULL, 10);
-    first = (argc == 7) ? (unsigned)strtoul(argv[6], NULL, 10) : 0;
+    has_plans = (argc == 7) && (strcmp(argv[6], "plans") == 0);
+    has_first = (argc == 7) && !has_plans;
+    first = has_first ? (unsigned)strtoul(argv[6], NULL, 10) : 0;
     ranks = calloc(num, sizeof(*ranks));
     if ((ranks == NULL) || (num == 0) || (rails == 0) ||
         (rails > MRAIL_PAGE_RAILS) || (rails * lanes > MRAIL_PAGE_LANES)) {
         return 2;
     }
     for (unsigned i = 0; i < num; ++i) {
-        if (open_rank(&ranks[i], argv[1], argv[2], first + i, rails, lanes) !=
-            0) {
+        if (open_rank(&ranks[i], argv[1], argv[2], first + i, rails, lanes,
+                      has_plans) != 0) {
             perror("exporter_pages");
             return 1;
         }
-        if (argc == 7) {
+        if (has_first) {
             fill_ring(ranks[i].file, rails, lanes);
         }
     }
     update_until_end(ranks, num);
     for (unsigned i = 0; i < num; ++i) {
+        mrail_plans_remove(&ranks[i].plans);
         mrail_calls_remove(&ranks[i].calls);
         mrail_page_remove(ranks[i].file);
     }

@@ -8,5 +8,6 @@ need python3
 run_program '' python3 "$top/test/tools/test_bench_figures.py"
 run_program '' python3 "$top/test/tools/test_bench_tools.py"
 run_program '' python3 "$top/test/tools/test_bench_paths.py"
+run_program '' python3 "$top/test/tools/test_bench_gpu.py"
 run_program '' python3 "$top/test/tools/test_bench_operators.py"
 finish

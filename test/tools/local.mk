@@ -10,8 +10,8 @@ TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/distributed.sh \
     test/tools/node.xml test/tools/plan_check.py test/tools/test_bench_tools.py \
-    test/tools/test_bench_figures.py test/tools/test_bench_paths.py \
-    test/tools/test_bench_operators.py \
+    test/tools/test_bench_figures.py test/tools/test_bench_gpu.py \
+    test/tools/test_bench_operators.py test/tools/test_bench_paths.py \
     test/tools/bench_lines.py test/tools/exporter_http.py \
     test/tools/exporter-time.sh test/tools/exporter_time.py \
     test/tools/diagnose-time.sh test/tools/diagnose_time.py \
@@ -107,7 +107,8 @@ endif
 check_PROGRAMS += report_sample
 report_sample_SOURCES = test/tools/report_sample.c test/tools/report_job.c
 report_sample_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
-report_sample_LDADD = libmrail-report.la libmrail-telemetry.la libmrail-base.la
+report_sample_LDADD = libmrail-report.la libmrail-top.la libmrail-telemetry.la \
+    libmrail-tool.la
 
 # Used by exporter.sh, exporter-time.sh, diagnose-time.sh, report.sh and
 # collect.sh.

@@ -191,7 +191,7 @@ words_of()
 
 echo unknown >"$tmp/unknown"
 "$build/mrail-plan" --pattern uniform --topo "$tmp/unknown" 2>&1 |
-    words_of 'is not a statement:' >"$tmp/words"
+    words_of 'is not a statement; expected one of:' >"$tmp/words"
 at_least 'the statements of a topology' 11 "$tmp/words"
 in_page mrail-topology.5 <"$tmp/words" >"$tmp/findings"
 none 'mrail-topology.5 has every statement'
@@ -313,7 +313,7 @@ names_of_source "$src/src/tools/top_json.c" >"$tmp/names"
 members mrail-top.1 25
 names_of_source "$src/src/tools/trace_show.c" >"$tmp/names"
 members mrail-trace.1 25
-names_of_source "$src/src/tools/report_json.c" >"$tmp/names"
+names_of_source "$src"/src/tools/report_json*.c >"$tmp/names"
 members mrail-report.1 50
 names_of_source "$src/src/tools/diagnose_show.c" >"$tmp/names"
 members mrail-diagnose.1 25

@@ -159,7 +159,7 @@ done
 says 'the comparison: a bound has no relayed bytes' \
     '^SABRE \(bound\) +[0-9.]+ ms +-?[0-9.]+ % +-$'
 says 'the comparison: the pairwise exchange has seven rounds' '^pairwise .* 7$'
-plans 'the comparison: an arm that is not served' 0 \
+plans 'the comparison: a method that is not supported' 0 \
     '^RailS +not supported:  the nodes are in several leaf groups' \
     --topo "$tmp/groups" --pattern zipf --compare
 plans 'no comparison without the option' 0 '^congestion ' \
@@ -374,6 +374,6 @@ plans 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform
 printf '# one that is not it\n1 0 0\n\n0-1 0,1 4k # this\n0 1 1m\n' >"$tmp/far"
 plans 'no path: the message names the line of the file' 1 \
-    '^mrail plan: .*/far:4: demand 0, rank 0 to rank 1, 1052672 bytes: no rail' \
+    '^mrail plan: .*/far:4: demand 0, rank 0 to rank 1, 1052672 bytes: the two ranks cannot reach a rail' \
     --topo "$tmp/apart" --demand "$tmp/far"
 finish

@@ -141,7 +141,7 @@ def check_gap(plan, gap):
 
 def check_arms(plan, not_served):
     arms = plan["comparison"]
-    check([arm["arm"] for arm in arms] ==
+    check([arm["method"] for arm in arms] ==
           ["direct", "pairwise", "RailS", "SABRE", "FAST", "NIMBLE"],
           "other arms")
     refused = [arm for arm in arms if "not_served" in arm]

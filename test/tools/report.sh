@@ -49,6 +49,41 @@ same()
         "$tmp/$name.html" "$tmp/$name.json" "$@"
 }
 
+# equal A B: the reports $tmp/A.json and $tmp/B.json must have the same counters,
+# bytes, calls, events and forecasts.
+equal()
+{
+    check "$2 has the figures of $1" python3 -c '
+import json, sys
+def figures(path):
+    report = json.load(open(path))
+    return {
+        "counters": report["counters"], "plans": report["plans"],
+        "events": report["events"], "slowest": report["slowest"],
+        "bytes": report["totals"]["bytes"],
+        "processes": [
+            {**{key: value for key, value in process.items()
+                if key not in ("host", "rails")},
+             "rails": [{key: rail[key] for key in
+                        ("rail", "lanes", "is_down", "bytes", "stalled_s",
+                         "idle_s")} for rail in process["rails"]]}
+            for process in report["processes"]]}
+def same(a, b):
+    # Ticks become seconds twice, each time with its own rounding.
+    if isinstance(a, float):
+        return abs(a - b) < 1e-4
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+a, b = [figures(path) for path in sys.argv[1:]]
+assert a["processes"] and sum(a["counters"].values()) > 0
+for key in a:
+    assert same(a[key], b[key]), (key, a[key], b[key])
+' "$tmp/$1.json" "$tmp/$2.json"
+}
+
 # ---- options ----
 
 refused 'neither -o nor --json' 2 'report: give -o FILE, or --json' "$report"
@@ -106,12 +141,35 @@ expect 'the page is an HTML document' "$tmp/limited.html" '^<!DOCTYPE html>$'
 "$report" -o "$tmp/interrupted.html" --json --interval 0.1 \
     >"$tmp/interrupted.json" 2>&1 &
 reporter=$!
+await 30 test -e "$tmp/interrupted.html" || true
 sleep 1
 kill -INT $reporter
 status=0
 wait $reporter || status=$?
 is 'a signal ends the recording' 0 $status
 same interrupted 'recording.end=interrupted' totals.running=32
+
+# The files of a process that is stopped do not change, so the report of the job and
+# that of its archive have the same figures.
+if grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h"; then
+    need_built mrail-collect
+    kill -STOP "$pid"
+    "$report" --json --time 0.3 >"$tmp/stopped.json" 2>&1
+    # One process wrote the files of all ranks.
+    expect_run 'an archive of the job' 0 '1 of 1 hosts, 1 processes' \
+        "$build/mrail-collect" -o "$tmp/archive.tar.gz" --sample 0.1
+    "$report" --archive "$tmp/archive.tar.gz" -o "$tmp/archive.html" --json \
+        >"$tmp/archive.json" 2>"$tmp/archive.err"
+    kill -CONT "$pid"
+    same archive job=job recording.live=false recording.end=archive \
+        totals.processes=32 totals.running=32 archive.hosts_missing=0 \
+        "host=$(uname -n)"
+    expect 'archive: a message on stderr' "$tmp/archive.err" \
+        '^mrail report: .*archive.tar.gz: 1 of 1 host, collected at '
+    equal stopped archive
+else
+    skip 'an archive of the job' 'configure found no libarchive (libarchive-dev)'
+fi
 
 start other 1
 exec 8>"$tmp/other.in"
@@ -168,4 +226,11 @@ exec 7>&-
 "$report" -o "$tmp/dead.html" --json >"$tmp/dead.json" 2>&1
 same dead job=dead recording.live=false 'recording.end=job had ended' \
     totals.killed=2 processes.1.state=killed grid.points=0
+if grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h"; then
+    "$build/mrail-collect" -o "$tmp/dead.tar.gz" >"$tmp/dead.out" 2>&1
+    "$report" --archive "$tmp/dead.tar.gz" -o "$tmp/unpacked.html" --json \
+        >"$tmp/unpacked.json" 2>"$tmp/unpacked.err"
+    same unpacked job=dead recording.end=archive totals.killed=2
+    equal dead unpacked
+fi
 finish

@@ -186,3 +186,21 @@ int job_record(report_model_t *model, const char *job, unsigned ranks,
     report_finish(model, JOB_START + time_s * SECOND, REPORT_BY_JOB);
     return ret;
 }
+
+void job_archive(report_model_t *model, report_archive_t *archive,
+                 const pages_host_t *hosts, unsigned num_hosts,
+                 unsigned present)
+{
+    for (unsigned i = 0; i < model->num_processes; ++i) {
+        model->processes[i]->host = (int)(i * present / model->num_processes);
+    }
+    *archive = (report_archive_t){.time_ns = model->end_ns,
+                                  .bound_ns = 123456,
+                                  .hosts = hosts,
+                                  .num_hosts = num_hosts,
+                                  .num_missing = num_hosts - present};
+    snprintf(model->host, sizeof(model->host), "%u of %u hosts", present,
+             num_hosts);
+    model->archive = archive;
+    model->end = REPORT_OF_ARCHIVE;
+}

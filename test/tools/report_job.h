@@ -24,4 +24,10 @@ void job_calls(mrail_calls_t *calls, int rank, unsigned size, uint64_t entered,
 int job_record(report_model_t *model, const char *job, unsigned ranks,
                unsigned rails, unsigned time_s);
 
+/* Makes the model that of an archive. The ranks are on the first `present` of
+ * the hosts, in equal parts; the others are missing. */
+void job_archive(report_model_t *model, report_archive_t *archive,
+                 const pages_host_t *hosts, unsigned num_hosts,
+                 unsigned present);
+
 #endif

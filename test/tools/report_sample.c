@@ -1,9 +1,10 @@
 /*
  * Writes the report of an artificial job, and its figures as JSON:
  *
- *   report_sample HTML JSON RANKS RAILS SECONDS
+ *   report_sample HTML JSON RANKS RAILS SECONDS [archive]
  *
- * The name of the job contains HTML.
+ * The name of the job contains HTML. With "archive", the job is in an archive of
+ * three hosts, of which one is missing.
  */
 #include "config.h"
 #include "report_job.h"
@@ -13,12 +14,18 @@
 
 int main(int argc, char **argv)
 {
+    static const pages_host_t hosts[] = {
+        {.name = "node1"},
+        {.name = "node2", .offset_ns = -2500000, .bound_ns = 123456},
+        {.name = "node3", .error = "it cannot be reached: <b>no route"}};
+    report_archive_t archive;
     report_model_t model;
     FILE *page, *json;
     int ret;
 
-    if (argc != 6) {
-        fputs("usage: report_sample HTML JSON RANKS RAILS SECONDS\n", stderr);
+    if ((argc != 6) && (argc != 7)) {
+        fputs("usage: report_sample HTML JSON RANKS RAILS SECONDS [archive]\n",
+              stderr);
         return 2;
     }
     page = fopen(argv[1], "w");
@@ -29,6 +36,9 @@ int main(int argc, char **argv)
     }
     ret = job_record(&model, "</script><b>4711", (unsigned)atoi(argv[3]),
                      (unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]));
+    if (argc == 7) {
+        job_archive(&model, &archive, hosts, 3, 2);
+    }
     if (ret == 0) {
         ret = report_page(page, &model);
         report_json(json, &model);

@@ -154,7 +154,7 @@ refused 'a loop' '.*loop.fabric:5: .* other links would form loops' "$tmp/loop.f
 own=$tmp/own.fabric
 refused 'an unknown pattern' "--pattern: 'star' is not a pattern" "$own" --pattern star
 refused 'an unknown method' "--method: 'magic' is not a method" "$own" --method magic
-refused 'a method twice' "--method: 'dnlb' twice" "$own" --method dnlb,dnlb
+refused 'a method twice' "--method: 'dnlb' may appear only once" "$own" --method dnlb,dnlb
 refused 'no lanes' "--lanes: '0'" "$own" --lanes 0
 refused 'too many lanes' "--lanes: '65'" "$own" --lanes 65
 refused 'starts over too long a time' '--stagger 2s: expected a time from 0s to 1s' \

@@ -102,7 +102,7 @@ class Runs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             script = 'sleep 60 & echo $!; wait'
-            with self.assertRaisesRegex(ValueError, 'no end after 1 s'):
+            with self.assertRaisesRegex(ValueError, 'still running after 1 s'):
                 bench.run(['sh', '-c', script], limit_s=1)
             child = int(bench.text('out'))
         # A zombie counts as ended.
@@ -161,6 +161,13 @@ class Areas(unittest.TestCase):
         self.assertEqual([case.title for case in cases[1:5:3]],
                          ['evenly', '0.5 to rank 0'])
 
+    def test_patterns(self):
+        """alltoallv: the bound is that of the exchange that is measured"""
+        self.assertEqual([exchange_areas.pattern_of(case) for case
+                          in exchange_areas.cases((0, 0.5), ('4m',))], [
+            'uniform:size=4m', 'hotspot:fraction=0.5,to=shift,size=4m',
+            'hotspot:fraction=0.5,to=single,size=4m'])
+
     def test_better(self):
         """alltoallv: the baseline is the algorithm with the higher median"""
         with tempfile.TemporaryDirectory() as folder:
@@ -189,7 +196,7 @@ class Areas(unittest.TestCase):
         """orchestrator: all arms, and grids of their ratios and bytes"""
         plan = {'congestion_s': 2.02, 'congestion_bound_s': 2,
                 'planned_bytes': 200, 'relayed_bytes': 20, 'comparison': [
-                    {'arm': arm, 'time_s': 3,
+                    {'method': arm, 'time_s': 3,
                      'relayed_bytes': None if arm == 'SABRE' else 50}
                     for arm in orchestrator_area.ARMS[1:]]}
         with tempfile.TemporaryDirectory() as folder:
@@ -214,7 +221,7 @@ class Areas(unittest.TestCase):
         self.assertTrue(page[2].startswith('| skew 0.1 | 1.010 | 1.500 |'))
         self.assertTrue(record.grid(relayed)[2].startswith(
             '| skew 0.1 | 10 % | 25 % |'))
-        plan['comparison'][2] = {'arm': 'RailS', 'not_served': 'uplinks'}
+        plan['comparison'][2] = {'method': 'RailS', 'not_served': 'uplinks'}
         with self.assertRaisesRegex(ValueError, 'RailS: uplinks'):
             orchestrator_area.values_of(plan)
 
@@ -245,7 +252,7 @@ class Areas(unittest.TestCase):
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'multirail', 'orchestrator', 'osu',
+            'alltoallv', 'failover', 'gpu', 'multirail', 'orchestrator', 'osu',
             'overhead', 'p2p', 'paths', 'planner', 'readme', 'scale', 'softroce', 'vm',
             'window'])
         for name in set(cli.AREAS) - {'readme'}:
@@ -271,16 +278,16 @@ class Command(unittest.TestCase):
     def test_usage(self):
         """contrib/bench: a wrong argument causes status 2 and a message"""
         for arguments, why in (
-                (('--runs', '4'), 'at least 5'), (('--runs', 'x'), 'not a number'),
+                (('--runs', '4'), 'at least 5'), (('--runs', 'x'), 'expected a number'),
                 (('--runs',), '--runs'), (('nowhere',), "'nowhere'"),
                 (('--nothing',), '--nothing'), (('--check',), '--render'),
-                (('--render', 'p2p'), 'no area'),
+                (('--render', 'p2p'), 'cannot be given with areas'),
                 (('--render', '--record'), 'does not measure'),
                 (('--quick', '--record', 'osu'), '--quick'),
                 (('--against',), '--against'),
                 (('--against', 'HEAD', '--runs', '5'), 'at least 6'),
                 (('--against', 'HEAD', 'window'), "'window'"),
-                (('--against', 'HEAD', '--record'), 'does not record'),
+                (('--against', 'HEAD', '--record'), 'cannot be combined with --record'),
                 (('--against', 'no-such-commit'), "'no-such-commit'")):
             done = command(*arguments)
             self.assertEqual(done.returncode, 2, arguments)

@@ -3,8 +3,10 @@
  * reach a host, and archives that are whole, cut off, or too large.
  */
 #include "config.h"
+#include "base/rng.h"
 #include "tools/collect.h"
 #include "tools/collect_hosts.h"
+#include "tools/collect_share.h"
 #include "tools/collect_tar.h"
 
 #include <setjmp.h>
@@ -246,6 +248,7 @@ static void check_same(const collect_manifest_t *a, const collect_manifest_t *b)
         }
         assert_int_equal(x->offset_ns, y->offset_ns);
         assert_int_equal(x->bound_ns, y->bound_ns);
+        assert_int_equal(x->needed, y->needed);
         assert_int_equal(x->left_out, y->left_out);
         assert_int_equal(y->num_processes, 1);
         assert_int_equal(y->processes[0].state, 'R');
@@ -347,20 +350,77 @@ static void test_words(void **state)
 
     mrail_tool_args_add(&config.remote, "/opt/my mrail");
     mrail_tool_args_add(&config.remote, "--job=a'b;c");
-    args = collect_words(&config, "n1");
+    args = collect_words(&config, "n1", 4321);
     assert_int_equal(args.count, 5);
     assert_string_equal(args.items[0], "ssh");
     assert_string_equal(args.items[2], "22");
     assert_string_equal(args.items[3], "n1");
-    assert_string_equal(args.items[4], "'/opt/my mrail' '--job=a'\\''b;c'");
+    assert_string_equal(args.items[4],
+                        "'/opt/my mrail' '--job=a'\\''b;c' --max-size=4321");
     mrail_tool_args_cleanup(&args);
     config.srun = 1;
-    args = collect_words(&config, "n1");
+    args = collect_words(&config, "n1", COLLECT_MAX_SIZE);
     assert_string_equal(args.items[0], "srun");
-    assert_string_equal(args.items[args.count - 3], "--nodelist=n1");
-    assert_string_equal(args.items[args.count - 1], "--job=a'b;c");
+    assert_string_equal(args.items[args.count - 4], "--nodelist=n1");
+    assert_string_equal(args.items[args.count - 2], "--job=a'b;c");
+    assert_string_equal(args.items[args.count - 1], "--max-size=4294967296");
     mrail_tool_args_cleanup(&args);
     mrail_tool_args_cleanup(&config.remote);
+}
+
+/* ---- shares ---- */
+
+static void check_shares(const uint64_t *needs, const uint64_t *wanted,
+                         unsigned count, uint64_t total)
+{
+    uint64_t shares[8];
+
+    collect_share(needs, shares, count, total);
+    for (unsigned i = 0; i < count; ++i) {
+        assert_int_equal(shares[i], wanted[i]);
+    }
+}
+
+static void test_shares(void **state)
+{
+    /* The third host leaves 28 of its equal part to the others, and the first
+     * one then leaves 7 of its 47. */
+    check_shares((uint64_t[]){40, 500, 5}, (uint64_t[]){40, 55, 5}, 3, 100);
+    check_shares((uint64_t[]){500, 500}, (uint64_t[]){50, 50}, 2, 101);
+    /* All needs are met, and there is a rest. */
+    check_shares((uint64_t[]){10, 20}, (uint64_t[]){45, 55}, 2, 100);
+    check_shares((uint64_t[]){7}, (uint64_t[]){100}, 1, 100);
+    check_shares((uint64_t[]){7}, (uint64_t[]){0}, 1, 0);
+    check_shares((uint64_t[]){UINT64_MAX - 1, 0}, (uint64_t[]){9, 0}, 2, 9);
+    collect_share(NULL, NULL, 0, 100);
+}
+
+/* No host gets less than an equal part that it needs, and all together never
+ * more than there is. */
+static void test_random_shares(void **state)
+{
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 1);
+    for (unsigned round = 0; round < 2000; ++round) {
+        unsigned count = 1 + (unsigned)mrail_rng_below(&rng, 50);
+        uint64_t needs[50], shares[50], sum = 0, need = 0;
+        uint64_t total = mrail_rng_below(&rng, 100000);
+
+        for (unsigned i = 0; i < count; ++i) {
+            needs[i] = mrail_rng_below(&rng, 1u << mrail_rng_below(&rng, 16));
+            need += needs[i];
+        }
+        collect_share(needs, shares, count, total);
+        for (unsigned i = 0; i < count; ++i) {
+            assert_true(shares[i] >= MRAIL_MIN(needs[i], total / count));
+            assert_true((need > total) || (shares[i] >= needs[i]));
+            assert_true((need <= total) || (shares[i] <= needs[i]));
+            sum += shares[i];
+        }
+        assert_true(sum <= total);
+        assert_true(total - sum < count);
+    }
 }
 
 #define LOCAL(_test)                                                           \
@@ -383,6 +443,8 @@ int main(void)
         cmocka_unit_test(test_file_names),
         cmocka_unit_test(test_bad_manifests),
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_random_shares),
         ARCHIVE(test_archive),
         ARCHIVE(test_cut_off),
         ARCHIVE(test_too_large),

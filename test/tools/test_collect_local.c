@@ -7,6 +7,7 @@
 #include "telemetry/calls.h"
 #include "telemetry/image.h"
 #include "tools/collect_local.h"
+#include "tools/collect_tar.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,6 +65,7 @@ static collect_host_t gather(const char *job, uint64_t max_size)
 static void test_local(void **state)
 {
     collect_host_t host = gather(NULL, 1u << 20);
+    uint64_t needed;
 
     assert_int_equal(host.num_files, 4);
     assert_int_equal(host.num_processes, 1);
@@ -71,6 +73,8 @@ static void test_local(void **state)
     assert_int_equal(host.processes[0].state, 'R');
     assert_int_equal(collect_host_count(&host), 1);
     assert_int_equal(host.refused, 0);
+    needed = host.needed;
+    assert_int_equal(needed, collect_tar_files(&host));
     for (unsigned i = 0; i < 4; ++i) {
         mrail_tele_name_t name;
         int is_earlier;
@@ -90,6 +94,7 @@ static void test_local(void **state)
     host = gather("mine", 100000);
     assert_int_equal(host.num_files, 0);
     assert_int_equal(host.left_out, 1);
+    assert_int_equal(host.needed, needed);
     collect_host_cleanup(&host);
 }
 

@@ -1,8 +1,11 @@
 /* Tests the Perfetto traces of mrail trace (src/tools/perfetto.c,
- * trace_tracks.c and trace_calls.c). A decoder that knows only the encoding of
- * Protocol Buffers and which fields are messages turns a trace into text. */
+ * trace_tracks.c, trace_calls.c and trace_plans.c). A decoder that knows only
+ * the encoding of Protocol Buffers and which fields are messages turns a trace
+ * into text. */
 #include "config.h"
 #include "base/rng.h"
+#include "orchestrator/plan.h"
+#include "tools/trace_plans.h"
 #include "tools/trace_tracks.h"
 
 #include <setjmp.h>
@@ -11,6 +14,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -588,20 +592,270 @@ static void test_waits(void **state)
     assert_int_equal(count("22:'wait' "), 2);
 }
 
+/* ---- forecasts ---- */
+
+static mrail_plans_t forecasts;
+static trace_plans_t plans;
+
+static int fresh_plans(void **state)
+{
+    memset(&forecasts, 0, sizeof(forecasts));
+    return fresh_tracks(state);
+}
+
+static void start_plans(int has_past)
+{
+    trace_plans_init(&plans, &trace, 1, OFFSET, has_past);
+}
+
+static void add_load(mrail_plans_comm_t *comm, unsigned kind, unsigned node,
+                     unsigned rail, double unplanned)
+{
+    const mrail_plans_link_t link = {.kind = kind,
+                                     .a = node,
+                                     .b = rail,
+                                     .unplanned = unplanned,
+                                     .planned = unplanned / 2};
+
+    mrail_plans_add(comm, &link);
+}
+
+/* Makes a forecast in a place: 700 ns without a plan, and 300 ns with it. */
+static mrail_plans_comm_t *forecast(unsigned place, uint64_t time_ns)
+{
+    mrail_plans_comm_t *comm = &forecasts.comms[place];
+
+    mrail_plans_begin(comm);
+    comm->time_ns = OFFSET + time_ns;
+    comm->unplanned_s = 700e-9;
+    comm->planned_s = 300e-9;
+    comm->size = 4;
+    comm->is_planned = comm->is_executed = 1;
+    comm->num_links = 0;
+    snprintf(comm->name, sizeof(comm->name), "MPI_COMM_WORLD");
+    mrail_plans_end(comm);
+    return comm;
+}
+
+/* The slice begins with the collective, and takes the predicted time. */
+static void test_forecast(void **state)
+{
+    mrail_calls_comm_t *comm = add_comm();
+    mrail_plans_comm_t *plan = forecast(2, 1050);
+
+    add_load(plan, MRAIL_PLAN_RAIL_OUT, 0, 0, 1000);
+    add_load(plan, MRAIL_PLAN_RAIL_OUT, 1, 0, 500);
+    add_load(plan, MRAIL_PLAN_RAIL_IN, 1, 0, 1000);
+    add_load(plan, MRAIL_PLAN_RAIL_OUT, 0, 1, 60);
+    add_load(plan, MRAIL_PLAN_RAIL_OUT, 0, 40, 8);
+    add_call(comm, 100, 110, MRAIL_CALLS_ALLTOALLV);
+    add_call(comm, 1000, 1420, MRAIL_CALLS_ALLTOALLV);
+    add_call(comm, 1040, 1041, MRAIL_CALLS_BARRIER);
+    start_plans(1);
+    trace_plans_add(&plans, &forecasts, &calls);
+    trace_plans_add(&plans, &forecasts, &calls); /* nothing is shown twice */
+    trace_plans_finish(&plans, &calls);
+    assert_int_equal(plans.shown, 1);
+    assert_int_equal(plans.missed, 0);
+    finish();
+    has("5:1 2:'plans of MPI_COMM_WORLD' 11:3 12:9 } ");
+    has("8:1000000000000001000 58:1 11{9:1 11:1 22:'forecast' "
+        "23:'forecast: by the plan' 4{10:'forecast' 3:1 } 4{10:'ranks' 3:4 } "
+        "4{10:'collective' 3:1 } 4{10:'predicted ns without a plan' 3:700 } "
+        "4{10:'predicted ns with the plan' 3:300 } 4{10:'measured ns' 3:420 } "
+        "4{10:'rail 0: bytes with the plan' 3:750 } "
+        "4{10:'rail 0: bytes without a plan' 3:1500 } ");
+    has("4{10:'rail 1: bytes without a plan' 3:60 } ");
+    has("4{10:'rail 7: bytes without a plan' 3:0 } "
+        "4{10:'other rails: bytes with the plan' 3:4 } "
+        "4{10:'other rails: bytes without a plan' 3:8 } } } ");
+    has("8:1000000000000001300 58:1 11{9:2 11:1 } ");
+}
+
+/* A forecast waits for the end of its collective, which is the measured time. */
+static void test_forecast_of_a_call_that_goes_on(void **state)
+{
+    mrail_calls_comm_t *comm = add_comm();
+
+    start_plans(0);
+    trace_plans_add(&plans, NULL, &calls);
+    add_call(comm, 1000, 0, MRAIL_CALLS_ALLTOALL);
+    (void)forecast(0, 1050);
+    trace_plans_add(&plans, &forecasts, &calls);
+    assert_int_equal(plans.shown, 0);
+    comm->records[0].left = 1900;
+    comm->left = 1;
+    trace_plans_add(&plans, &forecasts, &calls);
+    assert_int_equal(plans.shown, 1);
+    add_call(comm, 2000, 0, MRAIL_CALLS_ALLTOALL);
+    (void)forecast(0, 2050);
+    trace_plans_add(&plans, &forecasts, &calls);
+    trace_plans_finish(&plans, &calls);
+    finish();
+    assert_int_equal(count("'measured ns' 3:900 "), 1);
+    assert_int_equal(count("'measured ns' "), 1);
+    has("8:1000000000000002000 58:1 11{9:1 ");
+}
+
+/* Without the call, or with other calls, it begins with its own time. */
+static void test_forecast_without_a_call(void **state)
+{
+    mrail_calls_comm_t *comm = add_comm();
+    mrail_plans_comm_t *plan = forecast(0, 5000);
+
+    plan->is_executed = 0;
+    plan = forecast(1, 6000);
+    plan->is_planned = 0;
+    plan->unplanned_s = NAN;
+    plan->name[0] = '\0';
+    add_call(comm, 100, 110, MRAIL_CALLS_ALLTOALL);
+    add_call(comm, 4990, 5010, MRAIL_CALLS_BCAST);
+    start_plans(1);
+    trace_plans_add(&plans, &forecasts, &calls);
+    trace_plans_finish(&plans, NULL);
+    assert_int_equal(plans.shown, 2);
+    finish();
+    has("8:1000000000000005000 58:1 11{9:1 11:1 22:'forecast' 23:'forecast: "
+        "the plan is not used' ");
+    has("8:1000000000000005700 58:1 11{9:2 11:1 } ");
+    has("'plans of a communicator' ");
+    has("8:1000000000000006000 58:1 11{9:3 11:2 22:'forecast' 23:'forecast: "
+        "without a plan' 4{10:'forecast' 3:1 } 4{10:'ranks' 3:4 } } } ");
+    assert_int_equal(count("'collective' "), 0);
+}
+
+/* A nonblocking call is left at once, before the forecast. */
+static void test_forecast_of_a_nonblocking_call(void **state)
+{
+    add_call(add_comm(), 1000, 1001,
+             MRAIL_CALLS_ALLTOALLV | MRAIL_CALLS_NONBLOCKING);
+    (void)forecast(0, 1500);
+    start_plans(1);
+    trace_plans_add(&plans, &forecasts, &calls);
+    finish();
+    has("8:1000000000000001000 58:1 11{9:1 ");
+    assert_int_equal(count("'measured ns' "), 0);
+}
+
+/* A later trace does not show earlier forecasts, and counts those that it did
+ * not see in time. */
+static void test_missed_forecasts(void **state)
+{
+    (void)forecast(0, 1000);
+    (void)forecast(0, 2000);
+    start_plans(0);
+    trace_plans_add(&plans, &forecasts, NULL);
+    assert_int_equal(plans.shown, 0);
+    (void)forecast(0, 3000);
+    (void)forecast(0, 4000);
+    (void)forecast(0, 5000);
+    (void)forecast(1, 5000);
+    trace_plans_add(&plans, &forecasts, NULL);
+    assert_int_equal(plans.shown, 2);
+    assert_int_equal(plans.missed, 2);
+    forecasts.comms[0].begun = 0; /* it is changing */
+    trace_plans_add(&plans, &forecasts, NULL);
+    assert_int_equal(plans.shown, 2);
+    finish();
+    has("4{10:'forecast' 3:5 } ");
+}
+
+/* A communicator that has the place of another one has tracks of its own. */
+static void test_forecasts_of_a_reused_place(void **state)
+{
+    mrail_plans_comm_t *plan = forecast(0, 1000);
+
+    start_plans(1);
+    trace_plans_add(&plans, &forecasts, NULL);
+    plan->earlier = ++plan->begun;
+    plan = forecast(0, 3000);
+    snprintf(plan->name, sizeof(plan->name), "other");
+    plan = forecast(0, 4000);
+    snprintf(plan->name, sizeof(plan->name), "other");
+    trace_plans_add(&plans, &forecasts, NULL);
+    assert_int_equal(plans.shown, 2);
+    assert_int_equal(plans.missed, 1);
+    finish();
+    has("2:'plans of other' ");
+    assert_int_equal(count("2:'plans of "), 2);
+    has("23:'forecast: by the plan' 4{10:'forecast' 3:2 } ");
+}
+
+/* Slices that overlap are on tracks of the same name; their number is
+ * limited. */
+static void test_overlapping_forecasts(void **state)
+{
+    start_plans(1);
+    for (unsigned i = 0; i < TRACE_PLAN_SLOTS + 3; ++i) {
+        (void)forecast(0, 1000 + i);
+        trace_plans_add(&plans, &forecasts, NULL);
+    }
+    (void)forecast(0, 1300);
+    trace_plans_add(&plans, &forecasts, NULL);
+    assert_int_equal(plans.shown, TRACE_PLAN_SLOTS + 1);
+    assert_int_equal(plans.missed, 3);
+    finish();
+    assert_int_equal(count("2:'plans of MPI_COMM_WORLD' "), TRACE_PLAN_SLOTS);
+}
+
+/* Each slice has an end, for all contents of the file and all calls. */
+static void test_random_forecasts(void **state)
+{
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 5);
+    start_plans(1);
+    for (unsigned round = 0; round < 50; ++round) {
+        unsigned char *to = (unsigned char *)&forecasts;
+        const mrail_plans_counts_t same = {.begun = {0}};
+
+        for (size_t i = 0; i < sizeof(forecasts); ++i) {
+            to[i] = (unsigned char)mrail_rng_next(&rng);
+        }
+        forecasts.magic = MRAIL_PLANS_MAGIC;
+        forecasts.version = MRAIL_PLANS_VERSION;
+        forecasts.size = sizeof(forecasts);
+        assert_int_equal(mrail_plans_check(&forecasts, &same, &same),
+                         MRAIL_PAGE_ALIVE);
+        trace_plans_add(&plans, &forecasts, &calls);
+    }
+    trace_plans_finish(&plans, NULL);
+    assert_true(plans.shown > 0);
+    finish();
+    assert_int_equal(count("11{9:1 "), count("11{9:2 "));
+}
+
 #define TEST(_func) cmocka_unit_test_setup_teardown(_func, fresh, done)
+#define PLANS(_func) cmocka_unit_test_setup_teardown(_func, fresh_plans, done)
 #define TRACKS(_func) cmocka_unit_test_setup_teardown(_func, fresh_tracks, done)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_clocks),        TEST(test_tracks),
-        TEST(test_events),        TEST(test_long_texts),
-        TRACKS(test_record),      TRACKS(test_overlap),
-        TRACKS(test_bandwidth),   TRACKS(test_bytes_since_start),
-        TRACKS(test_lost),        TRACKS(test_random_records),
-        TRACKS(test_many_slots),  TRACKS(test_page_events),
-        TRACKS(test_collectives), TRACKS(test_flow_of_ranks),
-        TRACKS(test_lost_calls),  TRACKS(test_waits),
+        TEST(test_clocks),
+        TEST(test_tracks),
+        TEST(test_events),
+        TEST(test_long_texts),
+        TRACKS(test_record),
+        TRACKS(test_overlap),
+        TRACKS(test_bandwidth),
+        TRACKS(test_bytes_since_start),
+        TRACKS(test_lost),
+        TRACKS(test_random_records),
+        TRACKS(test_many_slots),
+        TRACKS(test_page_events),
+        TRACKS(test_collectives),
+        TRACKS(test_flow_of_ranks),
+        TRACKS(test_lost_calls),
+        TRACKS(test_waits),
+        PLANS(test_forecast),
+        PLANS(test_forecast_of_a_call_that_goes_on),
+        PLANS(test_forecast_without_a_call),
+        PLANS(test_forecast_of_a_nonblocking_call),
+        PLANS(test_missed_forecasts),
+        PLANS(test_forecasts_of_a_reused_place),
+        PLANS(test_overlapping_forecasts),
+        PLANS(test_random_forecasts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

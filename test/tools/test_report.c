@@ -191,6 +191,22 @@ static void test_later_process(void **state)
     assert_int_equal(process->rails[1].series->bytes[5], 40);
 }
 
+/* A clock that was set back does not move bytes into the series. */
+static void test_start_in_the_future(void **state)
+{
+    fixture_t *f = *state;
+    report_process_t *process;
+
+    f->page.start_ns = JOB_START + 3600 * SECOND;
+    f->page.update_ns = JOB_START + 3700 * SECOND;
+    f->page.rails[0].bytes = 80;
+    process =
+        report_add(&f->model, 1, &f->page, REPORT_KILLED, JOB_START + SECOND);
+    assert_non_null(process);
+    assert_int_equal(process->rails[0].before, 80);
+    assert_int_equal(sum_of(process->rails[0].series), 0);
+}
+
 static void test_smaller_bytes_count_as_none(void **state)
 {
     fixture_t *f = *state;
@@ -251,6 +267,33 @@ static void test_records(void **state)
     report_record(&f->model, process, &record, JOB_START);
     assert_int_equal(process->rails[1].before, 0);
     assert_int_equal(process->rails[1].bytes, 1200);
+}
+
+/* The two samples of an archive show the bytes between them. */
+static void test_earlier_sample(void **state)
+{
+    fixture_t *f = *state;
+    mrail_page_t *earlier = calloc(1, sizeof(*earlier));
+    report_process_t *process;
+
+    assert_non_null(earlier);
+    f->page.start_ns = JOB_START - SECOND;
+    f->page.rails[0].bytes = 1000;
+    f->page.rails[1].bytes = 700;
+    *earlier = f->page;
+    f->page.rails[0].bytes = 1600;
+    f->page.update_ns += SECOND;
+    process = add(f, 1);
+    assert_int_equal(process->rails[0].before, 1600);
+    earlier->rails[1].bytes = 900; /* cannot be */
+    report_earlier(&f->model, process, earlier);
+    assert_int_equal(process->rails[0].before, 1000);
+    assert_int_equal(process->rails[0].bytes, 1600);
+    assert_int_equal(process->rails[0].series->bytes[0], 300);
+    assert_int_equal(process->rails[0].series->bytes[1], 300);
+    assert_int_equal(process->rails[1].before, 700);
+    assert_int_equal(sum_of(process->rails[1].series), 0);
+    free(earlier);
 }
 
 /* ---- events ---- */
@@ -416,9 +459,11 @@ int main(void)
         TEST(test_absurd_times),
         TEST(test_before_the_recording),
         TEST(test_later_process),
+        TEST(test_start_in_the_future),
         TEST(test_smaller_bytes_count_as_none),
         TEST(test_down),
         TEST(test_records),
+        TEST(test_earlier_sample),
         TEST(test_kinds),
         TEST(test_overwritten_events),
         TEST(test_room_for_events),

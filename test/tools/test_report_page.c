@@ -143,6 +143,76 @@ static void test_summary(void **state)
     report_cleanup(&model);
 }
 
+/* ---- archives ---- */
+
+static void test_archive(void **state)
+{
+    static const pages_host_t hosts[] = {
+        {.name = "node1"},
+        {.name = "node2", .offset_ns = 1500000000, .bound_ns = 123456},
+        {.name = "node3", .error = "it gave no answer"}};
+    report_archive_t archive;
+    report_model_t model;
+    const cJSON *process, *host;
+    char *text;
+    cJSON *json;
+
+    assert_int_equal(job_record(&model, "job", 4, 2, 300), 0);
+    job_archive(&model, &archive, hosts, 3, 2);
+    archive.left_out = 1;
+    archive.lost_files = 5;
+    text = text_of(&model, 0);
+    assert_non_null(strstr(
+        text, "during the last 300.0 s. Ports mlx5_1:1 of node1, mlx5_1:1 of "
+              "node2 reported an error. 4 lanes failed."));
+    assert_non_null(strstr(
+        text, "median rank. 1 of 3 hosts is missing: node3. 1 process was left "
+              "out, because the archive was full. The archive was truncated or "
+              "damaged, and 5 files are missing. Times of the hosts are "
+              "aligned to within 0.123 ms.\""));
+    json = cJSON_Parse(text);
+    assert_non_null(json);
+    assert_true(cJSON_IsFalse(list(list(json, "recording"), "live")));
+    assert_true(number(list(json, "archive"), "error_s") == 123456e-9);
+    assert_true(number(list(json, "archive"), "hosts_missing") == 1);
+    process = cJSON_GetArrayItem(list(json, "processes"), 2);
+    assert_string_equal(list(process, "host")->valuestring, "node2");
+    host = cJSON_GetArrayItem(list(list(json, "archive"), "hosts"), 1);
+    assert_true(number(host, "offset_s") == 1.5);
+    /* The rails of both hosts have the same names. */
+    assert_int_equal(cJSON_GetArraySize(list(json, "rails")), 2);
+    cJSON_Delete(json);
+    free(text);
+    report_cleanup(&model);
+}
+
+/* The summary stays short, however many hosts are missing. */
+static void test_missing_hosts(void **state)
+{
+    pages_host_t *hosts = calloc(102, sizeof(*hosts));
+    report_archive_t archive;
+    report_model_t model;
+    char *text;
+
+    assert_non_null(hosts);
+    for (unsigned i = 0; i < 102; ++i) {
+        hosts[i].name = "a-host-with-a-very-long-name.of.a-very-large.cluster";
+        hosts[i].error = (i < 2) ? NULL : "it gave no answer";
+    }
+    assert_int_equal(job_record(&model, "job", 4, 2, 10), 0);
+    job_archive(&model, &archive, hosts, 102, 2);
+    text = text_of(&model, 0);
+    assert_non_null(strstr(text, " 100 of 102 hosts are missing: a-host-"));
+    free(text);
+    hosts[3].name = hosts[4].name = hosts[5].name = "n";
+    hosts[2].name = hosts[6].name = hosts[7].name = "m";
+    text = text_of(&model, 0);
+    assert_non_null(strstr(text, ": m, n, n, n, m, m and 94 others. Times"));
+    free(text);
+    report_cleanup(&model);
+    free(hosts);
+}
+
 /* ---- the page ---- */
 
 /* Returns the JSON that a page contains. */
@@ -228,6 +298,8 @@ int main(void)
         cmocka_unit_test(test_figures_agree),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_archive),
+        cmocka_unit_test(test_missing_hosts),
         cmocka_unit_test(test_hostile_texts),
         cmocka_unit_test(test_page),
     };

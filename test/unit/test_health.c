@@ -7,6 +7,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "base/rng.h"
@@ -331,9 +334,84 @@ static void test_random_walks(void **state)
     }
 }
 
+/* ---- the table in docs/failover.md ---- */
+
+/* Returns a set of states. The names in the text are separated by commas, and
+ * other words follow the last one. */
+static uint32_t states_in(const char *text)
+{
+    uint32_t set = 0;
+    int is_found;
+
+    do {
+        is_found = 0;
+        for (unsigned s = 0; s < MRAIL_HEALTH_STATES; ++s) {
+            size_t length = strlen(mrail_health_state_name(s));
+
+            if ((strncmp(text, mrail_health_state_name(s), length) == 0) &&
+                (strchr(", ", text[length]) != NULL)) {
+                set |= 1u << s;
+                text += length + strspn(text + length, ", ");
+                is_found = 1;
+                break;
+            }
+        }
+    } while (is_found && (*text != '|'));
+    return set;
+}
+
+/* Adds the transitions of the rows "| STATES | EVENT | STATE |" to next[], which
+ * has a set of states for each state. */
+static void read_document(uint32_t *next)
+{
+    const char *srcdir = getenv("srcdir");
+    char line[400], path[300], *event, *to;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/docs/failover.md",
+             (srcdir != NULL) ? srcdir : "..");
+    file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        event = (strncmp(line, "| ", 2) == 0) ? strstr(line + 2, " | ") : NULL;
+        to = (event != NULL) ? strstr(event + 3, " | ") : NULL;
+        for (unsigned s = 0; (to != NULL) && (s < MRAIL_HEALTH_STATES); ++s) {
+            if (states_in(line + 2) & (1u << s)) {
+                next[s] |= states_in(to + 3);
+            }
+        }
+    }
+    fclose(file);
+}
+
+static void test_document_has_the_transitions(void **state)
+{
+    uint32_t documented[MRAIL_HEALTH_STATES] = {0};
+
+    read_document(documented);
+    for (unsigned s = 0; s < MRAIL_HEALTH_STATES; ++s) {
+        uint32_t next = 0;
+
+        for (unsigned e = 0; e < MRAIL_HEALTH_EVENTS; ++e) {
+            mrail_health_t health;
+
+            mrail_health_init(&health, 0);
+            health.state = s;
+            (void)at(&health, e, 1);
+            next |= 1u << health.state;
+        }
+        next &= ~(1u << s);
+        if (documented[s] != next) {
+            fail_msg("docs/failover.md: next states of %s: 0x%x, not 0x%x",
+                     mrail_health_state_name(s), next, documented[s]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_document_has_the_transitions),
         cmocka_unit_test(test_error_retires),
         cmocka_unit_test(test_short_flap_retires_nothing),
         cmocka_unit_test(test_port_down_retires),

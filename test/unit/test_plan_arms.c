@@ -1,7 +1,7 @@
 /*
  * Tests src/tools/plan_arms.h: small exchanges whose times are computed by
- * hand, topologies that an arm does not support, and allocations that fail.
- * test/property/test_plan_arms_random.c compares the arms with bounds.
+ * hand, topologies that a method does not support, and allocations that fail.
+ * test/property/test_plan_arms_random.c compares the methods with bounds.
  */
 #include "config.h"
 #include "plan_machines.h"
@@ -23,7 +23,7 @@
 
 static plan_arm_t arms[PLAN_NUM_ARMS];
 
-/* Computes the arms, and destroys the topology. */
+/* Computes the methods, and destroys the topology. */
 static void compare(mrail_plan_topo_t *topo, const mrail_plan_demand_t *demands,
                     size_t num)
 {
@@ -222,7 +222,7 @@ static void test_inside(void **state)
     assert_near(arms[PLAN_ARM_NIMBLE].relayed, 1.5 * G, 0.1);
 }
 
-/* There is no link from rank 0 to rank 1, so rank 2 relays for all arms. */
+/* There is no link from rank 0 to rank 1, so rank 2 relays for all methods. */
 static void test_inside_relayed(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3 * MB}};
@@ -237,8 +237,8 @@ static void test_inside_relayed(void **state)
     }
 }
 
-/* Bytes between ranks of a node without links are not planned, so no arm counts
- * them. */
+/* Bytes between ranks of a node without links are not planned, so no method
+ * counts them. */
 static void test_not_planned(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3 * MB}, {2, 2, MB}};
@@ -305,7 +305,7 @@ static void test_stages_padding(void **state)
     assert_near(seconds, 9, 1e-12);
 }
 
-/* ---- topologies that an arm does not support ---- */
+/* ---- topologies that a method does not support ---- */
 
 static void test_leaf_groups(void **state)
 {
@@ -333,9 +333,9 @@ static void test_no_common_rail(void **state)
     compare(topo, demands, 1);
     assert_arm(PLAN_ARM_DIRECT, 12 * MS, 0, 0);
     assert_arm(PLAN_ARM_PAIRWISE, 12 * MS, 0, 1);
-    assert_not_served(PLAN_ARM_RAILS, "rank 0 to rank 3: no common rail");
-    assert_not_served(PLAN_ARM_FAST, "rank 0 to rank 3: no common rail");
-    assert_not_served(PLAN_ARM_NIMBLE, "rank 0 to rank 3: no common rail");
+    assert_not_served(PLAN_ARM_RAILS, "rank 0 and rank 3 have no common rail");
+    assert_not_served(PLAN_ARM_FAST, "rank 0 and rank 3 have no common rail");
+    assert_not_served(PLAN_ARM_NIMBLE, "rank 0 and rank 3 have no common rail");
 }
 
 static void test_hairpin(void **state)

@@ -126,6 +126,55 @@ static void test_room(void **state)
     mrail_plans_remove(&file);
 }
 
+/* ---- places ---- */
+
+static void forecast(mrail_plans_comm_t *comm, const char *name,
+                     uint64_t time_ns)
+{
+    mrail_plans_begin(comm);
+    snprintf(comm->name, sizeof(comm->name), "%s", name);
+    comm->time_ns = time_ns;
+    comm->num_links = comm->more_links = 0;
+    mrail_plans_end(comm);
+}
+
+/* A new communicator gets the place of the oldest forecast of those that were
+ * freed. Until it needs one, their forecasts stay. */
+static void test_reused_places(void **state)
+{
+    mrail_plans_file_t file = create();
+    mrail_plans_comm_t *comms[MRAIL_PLANS_COMMS], *comm;
+
+    for (unsigned i = 0; i < MRAIL_PLANS_COMMS; ++i) {
+        comms[i] = mrail_plans_comm_add(&file);
+        assert_ptr_equal(comms[i], &file.plans->comms[i]);
+        forecast(comms[i], "old", 100 - i);
+        forecast(comms[i], "old", 200 - i);
+    }
+    assert_null(mrail_plans_comm_add(&file));
+    mrail_plans_comm_remove(&file, comms[2]);
+    mrail_plans_comm_remove(&file, comms[5]);
+    mrail_plans_comm_remove(&file, NULL);
+    assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
+    assert_string_equal(got.comms[5].name, "old");
+    assert_int_equal(mrail_plans_number(&got.comms[5]), 2);
+    comm = mrail_plans_comm_add(&file);
+    assert_ptr_equal(comm, comms[5]);
+    assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
+    assert_int_equal(got.comms[5].begun, 0); /* it has no forecast yet */
+    forecast(comm, "new", 300);
+    assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
+    assert_string_equal(got.comms[5].name, "new");
+    assert_int_equal(mrail_plans_number(&got.comms[5]), 1);
+    assert_true(got.comms[5].begun > 2); /* never a value that it had before */
+    assert_string_equal(got.comms[2].name, "old");
+    assert_ptr_equal(mrail_plans_comm_add(&file), comms[2]);
+    assert_null(mrail_plans_comm_add(&file));
+    mrail_plans_remove(&file);
+    mrail_plans_comm_remove(&file, comms[0]); /* does nothing */
+    assert_null(mrail_plans_comm_add(&file));
+}
+
 static void test_no_directory(void **state)
 {
     mrail_plans_file_t file;
@@ -189,8 +238,10 @@ static void test_invalid_numbers(void **state)
     got.comms[0].links[1].unplanned = -1;
     got.comms[0].links[2].capacity = INFINITY;
     got.comms[0].links[3].a = 9;
+    got.comms[0].earlier = 5;
     assert_int_equal(mrail_plans_check(&got, &same, &same), MRAIL_PAGE_ALIVE);
     assert_int_equal(got.comms[0].num_links, MRAIL_PLANS_LINKS - 3);
+    assert_int_equal(mrail_plans_number(&got.comms[0]), 5);
     assert_int_equal(got.comms[0].links[0].a, 9);
 }
 
@@ -246,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forecasts),
         cmocka_unit_test(test_room),
+        cmocka_unit_test(test_reused_places),
         cmocka_unit_test(test_no_directory),
         cmocka_unit_test(test_changes_during_a_copy),
         cmocka_unit_test(test_invalid_numbers),

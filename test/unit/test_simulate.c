@@ -569,8 +569,8 @@ static void test_wrong_patterns(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"broadcast", "'broadcast' is not a pattern: "},
-        {"", "'' is not a pattern: "},
+        {"broadcast", "'broadcast' is not a pattern; expected "},
+        {"", "'' is not a pattern; expected "},
         {"ring:2", "ring takes no argument"},
         {"shift", "shift needs an argument: "},
         {"shift:0", "shift:0: expected a number of hosts"},

@@ -205,7 +205,7 @@ struct mca_coll_mrail_module {
     mca_coll_mrail_schedule_t *schedule;
     mrail_plans_comm_t *plans; /* where forecasts are exported; NULL if they are
                                 * not exported */
-    int has_plans;             /* 1 once `plans` has been determined */
+    int has_no_place;          /* 1 if all places were in use */
     /* last agreement records of all ranks, and those that are arriving */
     mca_coll_mrail_records_t records, incoming;
     mca_coll_mrail_agreement_t agreement; /* summary of `records` */
@@ -447,6 +447,8 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
 
 /* Rank 0 exports the forecast of a new schedule to the telemetry files. */
 void mca_coll_mrail_export(mca_coll_mrail_module_t *module);
+/* The communicator is freed: others may use its place in the file. */
+void mca_coll_mrail_export_free(const mca_coll_mrail_module_t *module);
 void mca_coll_mrail_export_close(void);
 
 /* Decides about a large call: executes its schedule, or makes one. */

@@ -11,11 +11,10 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Protects the file and its list of communicators. */
+/* Protects the file and its places. */
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static mrail_plans_file_t file;
 static int has_tried;
-static unsigned num_comms;
 
 static void open_file(void)
 {
@@ -29,24 +28,32 @@ static void open_file(void)
     }
 }
 
-/* Returns an entry for a communicator, or NULL. */
-static mrail_plans_comm_t *new_place(void)
+/* Finds a place for the communicator of the module, if there is one. Another
+ * communicator may be freed later. */
+static void find_place(mca_coll_mrail_module_t *module)
 {
-    mrail_plans_comm_t *place = NULL;
-
     pthread_mutex_lock(&file_lock);
     if (!has_tried) {
         open_file();
     }
+    module->plans = mrail_plans_comm_add(&file);
     if (file.plans != NULL) {
-        if (num_comms < MRAIL_PLANS_COMMS) {
-            place = &file.plans->comms[num_comms++];
-        } else {
-            ++file.plans->more_comms;
-        }
+        int has_none = module->plans == NULL;
+
+        file.plans->more_comms += (uint32_t)has_none;
+        file.plans->more_comms -= (uint32_t)module->has_no_place;
+        module->has_no_place = has_none;
     }
     pthread_mutex_unlock(&file_lock);
-    return place;
+}
+
+void mca_coll_mrail_export_free(const mca_coll_mrail_module_t *module)
+{
+    if (module->plans != NULL) {
+        pthread_mutex_lock(&file_lock);
+        mrail_plans_comm_remove(&file, module->plans);
+        pthread_mutex_unlock(&file_lock);
+    }
 }
 
 static void fill_links(const mca_coll_mrail_schedule_t *schedule,
@@ -75,16 +82,16 @@ void mca_coll_mrail_export(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_schedule_t *schedule = module->schedule;
     const mca_coll_mrail_forecast_t *forecast = &schedule->forecast;
-    mrail_plans_comm_t *place = module->plans;
+    mrail_plans_comm_t *place;
 
     if (ompi_comm_rank(module->comm) != 0 || schedule->plan == NULL ||
         schedule->unplanned == NULL) {
         return;
     }
-    if (!module->has_plans) {
-        module->has_plans = 1;
-        place = module->plans = new_place();
+    if (module->plans == NULL) {
+        find_place(module);
     }
+    place = module->plans;
     if (place == NULL) {
         return;
     }

@@ -452,6 +452,7 @@ static void release(mca_coll_base_module_t *module)
 static void module_destruct(mca_coll_mrail_module_t *module)
 {
     mca_coll_mrail_ops_free(module);
+    mca_coll_mrail_export_free(module);
     if (module->spare != NULL) {
         OBJ_RELEASE(module->spare);
     }

@@ -212,7 +212,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     int ret;
 
     mrail_iface_enter(iface);
-    /* The length is not known yet, so choose any lane for now. */
+    /* The length is not known yet, so this choice may change. */
     lane = mrail_am_primary(ep, 0, &ret);
     if (lane == NULL) {
         result = ret;
