@@ -3,8 +3,8 @@
 
 Prints a confusion table, with a row for each fault and a column for each answer.
 With --tap, also prints a result for each case, and leaves out faults that only an
-idle machine shows. With --json, prints an object for
-each answer instead, and the exit status does not depend on the answers.
+idle machine shows. With --json, prints an object for each answer instead, and the
+exit status depends only on whether all jobs started.
 planted_faults.py describes the cases.
 """
 
@@ -31,7 +31,7 @@ def is_excused(found):
 
 
 def answer(tools, case, seed):
-    """Returns an Outcome, or None if there is no answer."""
+    """Returns an Outcome, or None if the job does not start."""
     for _ in range(START_TRIES):
         try:
             return planted_faults.run(tools, case, seed)
@@ -39,12 +39,12 @@ def answer(tools, case, seed):
             print(f'{case}, seed {seed}: {error}', file=sys.stderr)
         except AnswerError as error:
             print(f'{case}, seed {seed}: {error}', file=sys.stderr)
-            break
+            return planted_faults.no_answer(case, seed)
     return None
 
 
 def attempt(options, tools, case, seed):
-    """Returns an Outcome, or None if there is no answer, and prints it."""
+    """Returns an Outcome, or None if the job does not start, and prints it."""
     for _ in range(1 if options.json else TRIES):
         found = answer(tools, case, seed)
         if found is None or not is_excused(found):

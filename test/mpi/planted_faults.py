@@ -136,8 +136,8 @@ class Choice:
 class Outcome(NamedTuple):
     """An answer, as a dictionary for --json.
 
-    accused: one of COLUMNS, from the first finding. right: cause and subject
-    are right. is_busy: other processes used the cores of the job, so that its
+    accused: one of COLUMNS, from the first finding. cause: of this finding;
+    "failed" without an answer. right: cause and subject are right. is_busy: other processes used the cores of the job, so that its
     ranks really waited for a core. seconds: time to the answer.
     """
     case: str
@@ -162,6 +162,12 @@ def outcome(name, seed, choice, answer, seconds):
     return Outcome(name, seed, choice.subject, answer['culprit'],
                    first['cause'], first['subject'], right,
                    is_busy(case, choice, answer), round(seconds, 2), answer)
+
+
+def no_answer(name, seed):
+    """Returns the Outcome if mrail diagnose fails, which is never right. Pure."""
+    return Outcome(name, seed, Choice(name, seed).subject, 'none', 'failed', None,
+                   False, False, 0.0, {'findings': [], 'ranks': []})
 
 
 def is_busy(case, choice, answer):

@@ -107,12 +107,15 @@ class Planted(unittest.TestCase):
 
 
 class Operators(unittest.TestCase):
-    def run_faults(self, bench, wrong=()):
-        """Runs the block of planted faults. wrong: answers by case and seed."""
+    def run_faults(self, bench, wrong=(), absent=()):
+        """Runs the block of planted faults. wrong: answers by case and seed.
+        absent: cases and seeds of jobs that do not start."""
         def run(command, *_):
             words = [str(word) for word in command]
             name = words[words.index('--case') + 1]
             seed = int(words[words.index('--first') + 1])
+            if (name, seed) in absent:
+                raise ValueError('exit status 1: diagnose_cases.py')
             return json.dumps(wrong.get((name, seed), right_answer(name, seed)))
         bench.run = run
         with unittest.mock.patch.object(planted_faults, 'can_run_labs',
@@ -160,6 +163,29 @@ class Operators(unittest.TestCase):
         self.assertEqual(found['slow rail: all right']['value'], 5)
         self.assertIn('wrong: loaded, seed 3: planted nothing', bench.out.getvalue())
         self.assertRegex(bench.out.getvalue(), r'slow rail +\. +\. +5 .* 15 +5/20')
+
+    def test_absent(self):
+        """operators: a job that does not start is named; many void the figures"""
+        for seeds, failed in ((1, False), (20, True)):
+            absent = {('compute', seed) for seed in range(1, 1 + seeds)}
+            with tempfile.TemporaryDirectory() as folder:
+                bench = bench_in(folder)
+                self.run_faults(bench, {}, absent)
+            self.assertIs(bench.failed, failed)
+            planted = 20 * len([c for c in CASES.values() if c.cause]) - seeds
+            self.assertIn(f'{planted} planted faults, named with the right rank or '
+                          'rail', {item['what'] for item in bench.figures})
+            self.assertEqual(len(bench.observations), seeds)
+            self.assertIn('long computation" with seed 1 did not start',
+                          bench.observations[0])
+
+    def test_no_answer(self):
+        """planted faults: a failed mrail diagnose is wrong, also in a healthy job"""
+        for name in ('healthy', 'compute'):
+            found = planted_faults.no_answer(name, 2)
+            self.assertFalse(found.right)
+            self.assertIn(found.accused, COLUMNS)
+            self.assertIn('(failed)', operators_area.wrong_words(found._asdict()))
 
     def test_page(self):
         """operators: the page has all figures and the confusion table"""
