@@ -17,5 +17,5 @@ browser()
 # the file DOM, which the browser wrote with --dump-dom.
 drawn_ms()
 {
-    grep -o 'data-drawn="[0-9]*' "$1" | tr -dc 0-9
+    grep -o 'data-drawn="[0-9]*' "$1" | tr -dc '0-9\n'
 }

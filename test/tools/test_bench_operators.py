@@ -7,8 +7,10 @@ Prints one line "ok - NAME" or "not ok - NAME: WHY" per test. The name of a
 test is the first line of its docstring.
 """
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -218,6 +220,23 @@ class Operators(unittest.TestCase):
         self.assertEqual([(item['value'], item['ratio'], item['ok'])
                           for item in bench.figures],
                          [(4, 2, True), (0.05, None, True), (0.9, 300, True)])
+
+    def test_drawn(self):
+        """operators: the time of the page is the shortest of three"""
+        with tempfile.TemporaryDirectory() as folder:
+            browser = pathlib.Path(folder, 'chromium')
+            browser.write_text(
+                '#!/bin/sh\n'
+                f'echo >>{folder}/count\n'
+                f'set -- x 450 99 1200\nshift $(wc -l <{folder}/count)\n'
+                'echo "<html data-drawn=\\"$1\\">"\n', encoding='ascii')
+            browser.chmod(0o755)
+            done = subprocess.run(
+                ['sh', '-c', operators_area.OPEN, 'sh',
+                 TOP / 'test' / 'browser' / 'lib.sh', folder, 'page.html'],
+                env=dict(os.environ, PATH=f'{folder}:{os.environ["PATH"]}'),
+                stdout=subprocess.PIPE, check=True, universal_newlines=True)
+        self.assertEqual(done.stdout, '99\n')
 
 
 if __name__ == '__main__':
