@@ -22,6 +22,8 @@ TWO_NODES = ('-np', 2 * RAILS, '--soft', f'2x{RAILS}', '--rate', f'{RAIL_MB}M',
              '--bind-rails', *GPUS)
 DEVICE = ('--memory', 'device')
 ARMS = {'planned': ('--plan', 'yes'), 'unplanned': ('--plan', 'no')}
+# Relays copy by copy engines, which is the default, or by a kernel.
+KERNEL = ('--mca', 'coll_mrail_gpu', 'kernel')
 UNPLANNED = 'without a plan'
 LIMIT_S = 300
 
@@ -31,18 +33,21 @@ LIMIT_S = 300
 PAIR_MIB = (64, 128)
 PAIR_RATIO = 0.95
 PATHS = {1: 'direct', 2: 'one relay', 3: 'two relays'}
+KERNEL_PATHS = (2, 3)
 # In GB/s. Source: [NIMBLE] V.
 NIMBLE_PATHS = {1: 120, 2: 213, 3: 278}
 NIMBLE_RAILS, NIMBLE_RAIL = 170.0, 45.1
 
 
 def measure_pair(bench, name, at, limit_mb, words):
-    """Adds the rate of a pair as a multiple of `limit_mb` MB/s, and counts
-    launches of kernels."""
+    """Adds the rate of a pair as a multiple of `limit_mb` MB/s. Counts launches
+    of kernels, except those of relays that copy by a kernel."""
     before = processors()
     text = bench.run([bench.installation.mrail, 'run', *words], LIMIT_S)
     rate, launches = samples.gpu_pair(text)
     bench.add(name, Sample(rate / limit_mb, load_since(before)), at)
+    if KERNEL[-1] in words:
+        return
     earlier = bench.samples.get('launches', {}).get(at, Sample(0)).value
     bench.add('launches', Sample(earlier + launches), at)
 
@@ -51,11 +56,12 @@ def pair_words(mib, *more):
     return ('--', BUILD / 'mpi_gpu_pair', '--rate', '--mib', mib, *more)
 
 
-def within_job(bench, mib, paths):
+def within_job(bench, mib, paths, backend=()):
     """Returns a job on one node with 1 + `paths` ranks. The ranks outside of the
     pair are relays."""
-    words = ('-np', 1 + paths, '--soft', '1x1', *GPUS, *pair_words(mib))
-    name = f'pair.{mib}.{paths}'
+    words = ('-np', 1 + paths, '--soft', '1x1', *GPUS, *backend,
+             *pair_words(mib))
+    name = f'pair.{mib}.{paths}' + ('.kernel' if backend else '')
     return Job(name, lambda at: measure_pair(bench, name, at, paths * LINK_MB,
                                               words))
 
@@ -77,13 +83,18 @@ def pair_figures():
                 'x link' if paths == 1 else f'x {paths} links', 'more',
                 f'pair.{mib}.{paths}', value=PAIR_RATIO,
                 beside=(('NIMBLE', nimble, None),)))
+    for paths in KERNEL_PATHS:
+        figures.append(Figure(
+            f'within a node, {PAIR_MIB[0]}m, {PATHS[paths]}, by a kernel',
+            f'x {paths} links', 'more', f'pair.{PAIR_MIB[0]}.{paths}.kernel',
+            value=PAIR_RATIO))
     for mib in PAIR_MIB:
         nimble = NIMBLE_RAILS / (RAILS * NIMBLE_RAIL)
         figures.append(Figure(
             f'between nodes, {mib}m', f'x {RAILS} rails', 'more',
             f'pair.{mib}.rails', value=PAIR_RATIO,
             beside=(('NIMBLE', nimble, None),)))
-    figures.append(Figure('kernels launched in all of these', '', 'less',
+    figures.append(Figure('kernels launched with copy engines', '', 'less',
                           'launches', value=0))
     return figures
 
@@ -92,6 +103,8 @@ def pair_block(bench):
     jobs = [job for mib in PAIR_MIB
             for job in (*(within_job(bench, mib, paths) for paths in PATHS),
                         between_job(bench, mib))]
+    jobs += [within_job(bench, PAIR_MIB[0], paths, KERNEL)
+             for paths in KERNEL_PATHS]
     return Block(jobs, pair_figures(), section='One pair')
 
 
@@ -119,13 +132,15 @@ def skewed_block(bench):
                 key = f'skewed.{case.name}'
                 bench.pick(f'{key}.{arm}', at, found, 'median_s',
                            1 / bounds[case], **case.skew)
-                if arm == 'planned':
-                    bench.share(key, found, **case.skew)
-        return Job(f'skewed, {arm}', run, is_baseline=arm != 'planned')
-    return Block([job(arm, plan) for arm, plan in ARMS.items()], [
-        Figure(f'16m, {case.title}', 'x bound', 'less',
-               f'skewed.{case.name}.planned', f'skewed.{case.name}.unplanned',
-               UNPLANNED, value=BOUND, planned=f'skewed.{case.name}')
+                if arm != 'unplanned':
+                    bench.share(f'{key}.{arm}', found, **case.skew)
+        return Job(f'skewed, {arm}', run, is_baseline=arm == 'unplanned')
+    arms = {**ARMS, 'kernel': (*ARMS['planned'], *KERNEL)}
+    return Block([job(arm, plan) for arm, plan in arms.items()], [
+        Figure(f'16m, {case.title}{words}', 'x bound', 'less',
+               f'skewed.{case.name}.{arm}', f'skewed.{case.name}.unplanned',
+               UNPLANNED, value=BOUND, planned=f'skewed.{case.name}.{arm}')
+        for arm, words in (('planned', ''), ('kernel', ', by a kernel'))
         for case in looked_at], section='Skewed exchanges')
 
 

@@ -13,16 +13,20 @@
  *   that path stays the emptier one;
  * - to a random port otherwise, because there may be a path that no lane uses.
  *
- * If the sum of all rates falls, the same lane moves again. Moves stop when
- * rates are equal within a tolerance, and start again only above a larger
- * tolerance.
+ * If the sum of all rates falls, the same lane moves again, at most twice.
+ * Moves stop when rates are equal within a tolerance, and start again only above
+ * a larger tolerance.
  *
- * Lanes that all collide equally also have equal rates, but their sum is below
- * the rate of the rail. In that case, the controller makes trials: it moves a
- * lane, and moves it back if the sum does not rise. If trials do not raise the
- * sum, the fabric is full, for example because the uplinks together are slower
- * than the rail. Trials then stop until the sum drops, or until the maximum
- * back-off ends.
+ * Lanes that all collide equally also have equal rates, but their sum is far
+ * below the rate of the rail. In that case, the controller makes trials: it moves
+ * a lane, and moves it back if neither the lane nor the sum gains. If no trial
+ * brings a gain, the fabric is full, for example because the uplinks together are
+ * slower than the rail. Trials then stop until the sum drops, or until the
+ * maximum back-off ends.
+ *
+ * A shortage of processor time slows all lanes for a while. Lanes are therefore
+ * compared within the same windows, and sums only by their extremes over several
+ * windows.
  *
  * One lane moves at a time, and the number of moves in an episode is limited.
  * After an unsuccessful episode, the controller backs off, because paths are
@@ -53,6 +57,10 @@ typedef struct mrail_repath_params {
      * port, because one more lane on that path is then no loss. */
     uint32_t copy_ppm;
     unsigned confirm; /* consecutive unequal windows before the first move */
+    /* After this number of balanced windows, the paths are known to be good, so
+     * an episode starts only after `patience` unequal windows in a row: the
+     * cause is probably a shortage of processor time, which passes. */
+    unsigned calm, patience;
     /* Number of windows needed to prove a gain, or a difference near stop_ppm.
      * Half as many prove a difference above start_ppm. */
     unsigned sample;
@@ -60,10 +68,22 @@ typedef struct mrail_repath_params {
     unsigned max_moves; /* maximum moves in an episode, per lane */
     /* consecutive trials without a gain that end an episode */
     unsigned trials;
-    uint32_t gain_ppm; /* a trial must raise the sum by this */
-    uint32_t loss_ppm; /* a move failed if the sum fell by more than this */
+    /* After a trial with a gain, the sum of each window exceeds that of each
+     * window before it by this, or the lane exceeds the mean of the other lanes
+     * by start_ppm. */
+    uint32_t gain_ppm;
+    /* A move failed if the sum of each window since is below that of each
+     * window before it by this. */
+    uint32_t loss_ppm;
     /* fraction of its rate at which a rail counts as fully used */
     uint32_t full_ppm;
+    /* Lanes with equal rates may collide if their sum is below the sum of equal
+     * collisions plus this. */
+    uint32_t margin_ppm;
+    /* What trials showed the fabric to carry holds until the sum drops by more
+     * than this. */
+    uint32_t drop_ppm;
+    unsigned max_repeats; /* moves of the same lane in a row after losses */
     mrail_ns_t min_backoff_ns,
         max_backoff_ns; /* back-off after an episode without success */
 } mrail_repath_params_t;
@@ -71,27 +91,36 @@ typedef struct mrail_repath_params {
 /* Source of the values: docs/decisions/0020-ports-by-evidence.md. */
 extern const mrail_repath_params_t mrail_repath_defaults;
 
+/* A trial: a lane has moved although all rates were equal. Sums are bytes of
+ * all lanes in a window. */
+typedef struct mrail_repath_trial {
+    unsigned windows; /* windows until the decision; 0 if there is no trial */
+    unsigned lane;
+    uint64_t mean_sum, most_sum; /* before the move */
+    uint64_t least_sum;          /* since the move */
+    uint64_t total, lane_total;  /* bytes since the move */
+} mrail_repath_trial_t;
+
 typedef struct mrail_repath {
     mrail_repath_params_t params;
     mrail_rng_t rng;
     unsigned lanes;
-    unsigned unequal; /* number of consecutive unequal windows */
+    unsigned unequal;  /* number of consecutive unequal windows */
+    unsigned balanced; /* number of balanced windows since the last move */
     /* Sums over the windows since the last move, for the lanes that count. */
     uint64_t total[MRAIL_REPATH_MAX_LANES];
     uint64_t counted;
+    uint64_t least_sum, most_sum; /* of the bytes of one window */
     unsigned seen;
-    unsigned settling; /* number of windows still to ignore */
-    unsigned moves;    /* moves in this episode; 0 if no episode is in
+    unsigned settling;  /* number of windows still to ignore */
+    unsigned moves;     /* moves in this episode; 0 if no episode is in
                         * progress */
-    /* trials in this episode since the last one with a gain */
-    unsigned fruitless;
-    unsigned last_lane;  /* lane of the last move in this episode */
-    uint64_t before_sum; /* bytes of a window before last_lane moved */
-    /* Windows until the current trial is decided; 0 if there is no trial. */
-    unsigned trial_windows;
-    unsigned trial_lane;
-    uint64_t trial_base;  /* bytes of a window before the trial */
-    uint64_t trial_total; /* bytes since the start of the trial */
+    unsigned fruitless; /* trials since the last one with a gain */
+    unsigned last_lane; /* lane of the last move in this episode */
+    unsigned repeats;   /* moves of last_lane after losses */
+    /* least bytes of a window before the first of these moves */
+    uint64_t before_sum;
+    mrail_repath_trial_t trial;
     /* The most that the fabric can carry, as shown by trials without a gain. */
     uint64_t known_sum;
     mrail_ns_t known_until_ns;

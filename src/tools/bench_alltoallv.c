@@ -219,9 +219,9 @@ static void print_rails(const mrail_bench_coll_rails_t *rails)
 {
     for (unsigned i = 0; i < MRAIL_BENCH_COLL_RAILS; ++i) {
         if (rails->planned[i] > 0 || rails->carried[i] > 0) {
-            printf("# rail %u: %.3f MB planned, %.3f MB carried\n", i,
-                   (double)rails->planned[i] / 1e6,
-                   (double)rails->carried[i] / 1e6);
+            printf("# rail %u: %.3f MiB planned, %.3f MiB carried\n", i,
+                   (double)rails->planned[i] / (1 << 20),
+                   (double)rails->carried[i] / (1 << 20));
         }
     }
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define NAME_MAX_BYTES 64
+#define MIB (double)(1 << 20)
 /* Bytes of a packet in addition to its data: Ethernet, IPv4, UDP, BTH and
  * ICRC. */
 #define PACKET_BYTES (14 + 20 + 8 + 12 + 4)
@@ -207,16 +208,17 @@ static void rows_add(rows_t *rows, const node_t *node, const links_t *links)
 static void print_row(const row_t *row)
 {
     if (row->link == NULL) {
-        printf("# %s, rail %u, uplink %u: %.3f MB up and %.3f MB down "
+        printf("# %s, rail %u, uplink %u: %.3f MiB up and %.3f MiB down "
                "planned\n",
-               row->where, row->rail, row->uplink, row->up / 1e6,
-               row->down / 1e6);
+               row->where, row->rail, row->uplink, row->up / MIB,
+               row->down / MIB);
         return;
     }
-    printf("# %s: up %.3f MB planned, %.3f MB counted; down %.3f MB planned, "
-           "%.3f MB counted\n",
-           row->link->name, row->up / 1e6, row->link->up / 1e6, row->down / 1e6,
-           row->link->down / 1e6);
+    printf(
+        "# %s: up %.3f MiB planned, %.3f MiB counted; down %.3f MiB planned, "
+        "%.3f MiB counted\n",
+        row->link->name, row->up / MIB, row->link->up / MIB, row->down / MIB,
+        row->link->down / MIB);
 }
 
 static void json_row(mrail_json_t *json, const row_t *row)

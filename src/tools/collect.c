@@ -160,6 +160,7 @@ static void show(const command_line_t *line, const collect_manifest_t *manifest,
                  unsigned failed, uint64_t size)
 {
     FILE *stream = (strcmp(line->output, "-") == 0) ? stderr : stdout;
+    unsigned processes = count_processes(manifest);
 
     if (line->json) {
         collect_manifest_write(stream, manifest);
@@ -167,10 +168,10 @@ static void show(const command_line_t *line, const collect_manifest_t *manifest,
     }
     collect_show(stream, manifest);
     fprintf(stream,
-            "%s: %u of %u hosts, %u processes, %.1f MB; times are aligned to "
+            "%s: %u of %u hosts, %u process%s, %.1f MiB; times are aligned to "
             "within %.3f ms\n",
             line->output, manifest->num_hosts - failed, manifest->num_hosts,
-            count_processes(manifest), (double)size / 1e6,
+            processes, (processes == 1) ? "" : "es", (double)size / (1 << 20),
             (double)collect_bound_ns(manifest) / 1e6);
 }
 

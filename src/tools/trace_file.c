@@ -437,11 +437,11 @@ static void report(const writing_t *writing)
         note(source, source->plans->missed,
              "forecasts were replaced before they were read");
     }
-    printf("%s: %llu records of %u process%s, %.1f MB; open it at "
+    printf("%s: %llu records of %u process%s, %.1f MiB; open it at "
            "https://ui.perfetto.dev\n",
            writing->file->path, (unsigned long long)records,
            writing->sources->count, (writing->sources->count == 1) ? "" : "es",
-           (double)writing->trace.bytes / 1e6);
+           (double)writing->trace.bytes / (1 << 20));
 }
 
 int trace_file_write(const trace_file_t *file, trace_sources_t *sources)

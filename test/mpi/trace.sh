@@ -81,7 +81,7 @@ tracer=$!
 "$mrail" trace -o "$tmp/short" --duration 1 --rank 1 >"$tmp/trace.short" 2>&1 ||
     not_ok 'a limited trace of one rank' "$(cat "$tmp/trace.short")"
 expect 'short: it has one process' "$tmp/trace.short" \
-    'records of 1 process, .* MB; open it at https://ui.perfetto.dev$'
+    'records of 1 process, .* MiB; open it at https://ui.perfetto.dev$'
 refused 'a job that is not there' 1 'no process or job none keeps records' \
     -o "$tmp/refused" none
 refused 'a file that exists' 1 "$tmp/short exists; --force replaces it$" \

@@ -27,6 +27,12 @@ typedef struct model {
     unsigned parallel; /* links between spine and leaf; 1: one hash decides */
     uint64_t hash_seed;
     uint32_t noise_ppm; /* noise in a lane's bytes per window */
+    /* Shortage of processor time: a window has up to this much fewer bytes on
+     * all lanes. Once in 200 windows, a stall of 8 windows starts: all lanes
+     * have 40 % of their bytes, with 50 % noise. */
+    uint32_t shortage_ppm;
+    double supply;    /* of processor time; 1 is enough */
+    unsigned stalled; /* windows of the current stall still to come */
     /* The bytes that a lane can carry in a window, as limited by its own credit
      * window. */
     uint64_t limit;
@@ -121,6 +127,7 @@ static void model_init(model_t *model, unsigned lanes, unsigned uplinks,
                        .hash_seed = mrail_mix64(seed + 1),
                        .noise_ppm = noise_ppm,
                        .limit = LINK_BYTES,
+                       .supply = 1,
                        .capacity = (uint64_t)LINK_BYTES * uplinks * slow};
     mrail_rng_init(&model->rng, seed);
     for (unsigned i = 0; i < lanes; ++i) {
@@ -131,15 +138,39 @@ static void model_init(model_t *model, unsigned lanes, unsigned uplinks,
     share_links(model);
 }
 
+static double part_below(model_t *model, uint32_t part_ppm)
+{
+    return (part_ppm == 0) ? 0 : mrail_rng_below(&model->rng, part_ppm) / 1e6;
+}
+
+static void supply_time(model_t *model)
+{
+    if (model->shortage_ppm == 0) {
+        return;
+    }
+    /* The supply changes from window to window by half of a random change. */
+    model->supply +=
+        (1 - part_below(model, model->shortage_ppm) - model->supply) / 2;
+    if (model->stalled != 0) {
+        --model->stalled;
+    } else if (mrail_rng_below(&model->rng, 200) == 0) {
+        model->stalled = 8;
+    }
+}
+
 static void model_window(model_t *model)
 {
-    for (unsigned i = 0; i < model->lanes; ++i) {
-        uint64_t share = MRAIL_MIN((uint64_t)model->rates[i], model->limit);
-        uint32_t noise = (model->noise_ppm == 0)
-                             ? 0
-                             : mrail_rng_below(&model->rng, model->noise_ppm);
+    double supply;
+    uint32_t noise_ppm;
 
-        model->bytes[i] = share - share * noise / 1000000;
+    supply_time(model);
+    supply = model->supply * ((model->stalled != 0) ? 0.4 : 1);
+    noise_ppm = (model->stalled != 0) ? 500000 : model->noise_ppm;
+    for (unsigned i = 0; i < model->lanes; ++i) {
+        double share = MRAIL_MIN(model->rates[i], (double)model->limit);
+
+        model->bytes[i] =
+            (uint64_t)(share * supply * (1 - part_below(model, noise_ppm)));
     }
     model->now_ns += WINDOW_NS;
 }
@@ -277,6 +308,47 @@ static void test_balances_and_stays(void **state)
     }
 }
 
+/* Shortages of processor time look like collisions in single windows. They must
+ * neither keep lanes from being balanced, nor move balanced lanes for long. The
+ * time that counts is from 1 min to 5 min after the start. */
+static void test_shortage_of_time(void **state)
+{
+    static const struct {
+        unsigned lanes, uplinks, parallel;
+        double balanced; /* least fraction of the time */
+        double moves;    /* largest mean number, all 5 min */
+    } cases[] = {
+        {8, 4, 1, 0.95, 50}, {8, 8, 1, 0.85, 90},  {16, 4, 1, 0.95, 60},
+        {8, 4, 2, 0.87, 80}, {16, 8, 1, 0.93, 75},
+    };
+
+    for (unsigned c = 0; c < MRAIL_ARRAY_SIZE(cases); ++c) {
+        unsigned seeds = 200, moves = 0, balanced = 0, windows = 0;
+
+        for (uint64_t seed = 0; seed < seeds; ++seed) {
+            mrail_repath_t repath;
+            model_t model;
+
+            model_init(&model, cases[c].lanes, cases[c].uplinks,
+                       cases[c].parallel, 1, seed, 80000);
+            model.shortage_ppm = 300000;
+            mrail_repath_init(&repath, NULL, cases[c].lanes, seed);
+            moves += run_windows(&model, &repath, 60 * SECOND);
+            for (unsigned w = 0; w < 240 * SECOND; ++w) {
+                moves += run_windows(&model, &repath, 1);
+                balanced += is_balanced(&model);
+                ++windows;
+            }
+        }
+        print_message("%2u lanes, %2u uplinks, %u between spine and leaf, "
+                      "shortages: balanced %.1f %% of the time, %.1f moves\n",
+                      cases[c].lanes, cases[c].uplinks, cases[c].parallel,
+                      100.0 * balanced / windows, (double)moves / seeds);
+        assert_true(balanced >= cases[c].balanced * windows);
+        assert_true(moves <= cases[c].moves * seeds);
+    }
+}
+
 /* All lanes collide equally on two of four uplinks, and each is slow. Lanes
  * that are limited by their own windows also have equal rates, on uplinks that
  * are fuller. */
@@ -346,7 +418,7 @@ static void test_hysteresis(void **state)
     mrail_repath_move_t move;
 
     mrail_repath_init(&repath, NULL, 2, 1);
-    for (unsigned w = 0; w < 100; ++w) {
+    for (unsigned w = 0; w < 15; ++w) {
         assert_false(mrail_repath_window(
             &repath, w, (w % 3 == 2) ? equal : unequal, 3, 0, &move));
     }
@@ -371,12 +443,20 @@ static void test_hysteresis(void **state)
     }
     assert_int_equal(repath.num_episodes, 1);
     assert_int_equal(repath.num_failed, 0);
+    /* The lanes have been balanced for long, so more windows are needed to
+     * start an episode. */
+    for (unsigned w = 200; w < 219; ++w) {
+        assert_false(mrail_repath_window(&repath, w, unequal, 3, 0, &move));
+    }
+    assert_true(mrail_repath_window(&repath, 219, unequal, 3, 0, &move));
+    assert_int_equal(repath.num_episodes, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_balances_and_stays),
+        cmocka_unit_test(test_shortage_of_time),
         cmocka_unit_test(test_equal_collisions),
         cmocka_unit_test(test_backs_off),
         cmocka_unit_test(test_leaves_alone),

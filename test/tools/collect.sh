@@ -233,10 +233,10 @@ view job 0 ' 0 records of 4 processes' trace -o "$tmp/trace"
 gather missing-job 1 'no process of job gamma left telemetry on these hosts' \
     --job gamma n1 n2
 no_archive missing-job
-gather banner 0 '1 of 1 hosts, 1 processes' banner
+gather banner 0 '1 of 1 hosts, 1 process,' banner
 
 # Forecasts, and the collective that used one.
-gather plans 0 '1 of 1 hosts, 1 processes' plans
+gather plans 0 '1 of 1 hosts, 1 process,' plans
 view plans 0 '"planned_time_s": 0.250000000' report --json
 figures plans plans 'len(report["plans"]) == 1' \
     'report["plans"][0]["forecasts"] == 1' \
