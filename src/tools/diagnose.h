@@ -1,9 +1,9 @@
 /*
- * mrail diagnose: finds the rank, rail or path that delays a job.
+ * mrail diagnose: finds the rank, rail, uplink or path that delays a job.
  *
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc
- * diagnose_rails.c   the part of it that concerns rails and paths
+ *   diagnose_rails.c   the part of it that concerns rails and paths
  *   diagnose_check.c   from a snapshot to findings: processes, rails, paths
  *   diagnose_uplinks.c the same for uplinks
  *   diagnose_calls.c   the same for MPI calls, with diagnose_hang.c and

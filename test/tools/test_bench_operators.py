@@ -195,11 +195,13 @@ class Operators(unittest.TestCase):
             bench = bench_in(folder)
             self.run_faults(bench, {})
         data = {'area': 'operators', 'command': 'contrib/bench operators',
-                'runs': '5', 'figures': bench.figures}
+                'runs': '5', 'figures': bench.figures,
+                'observations': ['The job did not start.']}
         template = (record.PAGES / 'operators.md.in').read_text()
         text = record.page('operators', data, template)
         self.assertIn('| stopped rank | 0 | 20 | 0 | 0 | 0 | 0 | 20 |', text)
         self.assertEqual(text.count('Not recorded.'), 3)
+        self.assertIn('- The job did not start.', text)
 
     def test_timed(self):
         """operators: scrapes and answers next to their calibration"""
