@@ -28,7 +28,7 @@ session=t$$-$(printf '%.20s' "$session")
 failed=0
 tap_count=0
 
-# Open MPI refuses to run as root unless two variables allow it.
+# Open MPI refuses to run as root unless two variables permit it.
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
@@ -129,7 +129,7 @@ run_program()
     if [ $tap_status != 0 ]; then
         not_ok "${tap_prefix}the program succeeds" "exit status $tap_status"
     elif ! has_results "$tmp/out"; then
-        not_ok "${tap_prefix}the program succeeds" 'it wrote no result'
+        not_ok "${tap_prefix}the program succeeds" 'the program wrote no result'
     fi
 }
 
@@ -183,10 +183,12 @@ expect()
     fi
 }
 
-# expect_none NAME LOG PATTERN: no line of LOG may match.
+# expect_none NAME LOG PATTERN: no line of LOG, which must exist, may match.
 expect_none()
 {
-    if grep -qE -e "$3" "$2"; then
+    if ! [ -f "$2" ]; then
+        not_ok "$1" "there is no file $2"
+    elif grep -qE -e "$3" "$2"; then
         not_ok "$1" "there is '$3'" "$2"
     else
         ok "$1"
@@ -261,9 +263,9 @@ await()
     done
 }
 
-# free_port [FROM]: prints a TCP port that no socket of this network namespace
-# uses, FROM or above it. The default depends on the process. It is below the
-# ports that the kernel gives to connecting sockets.
+# free_port [FROM]: prints a TCP port, FROM or above, that no socket in this
+# network namespace uses. The default depends on the process. It is below the
+# ports that the kernel assigns to connecting sockets.
 free_port()
 {
     port_=${1:-$((10000 + $$ % 20000))}
@@ -274,7 +276,7 @@ free_port()
     echo "$port_"
 }
 
-# listens PORT: succeeds if a process of this network namespace listens on the
+# listens PORT: succeeds if a process in this network namespace listens on the
 # TCP port.
 listens()
 {
@@ -282,11 +284,12 @@ listens()
         /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-# processes WORD: prints the ids of processes with WORD in an argument. One grep
-# reads all command lines, because a busy machine starts few programs a second.
+# processes WORD: prints the ids of processes with WORD in an argument. A single
+# grep reads all command lines, because a busy machine starts only a few
+# programs per second.
 processes()
 {
-    # The file names are not a pattern, which grep reads from stdin.
+    # The glob matches file names; grep reads its pattern from stdin.
     # shellcheck disable=SC2062
     printf '%s\n' "$1" | grep -laFf - /proc/[0-9]*/cmdline 2>/dev/null |
         sed 's|/proc/\([0-9]*\)/.*|\1|' | grep -vx $$ || true
@@ -314,14 +317,14 @@ on_rails()
         --rails "$tap_rails" --node "$tap_node" -- "$@"
 }
 
-# For sh -c: runs a command with a library preloaded before or behind the
+# For sh -c: runs a command with a library preloaded before or after the
 # software device.
 # shellcheck disable=SC2016 # expanded by the inner shell
 before_device='LD_PRELOAD=$0:$LD_PRELOAD exec "$@"'
 # shellcheck disable=SC2016
 behind_device='LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"'
 
-# ---- the end ----
+# ---- cleanup ----
 
 # Kills the processes that this script started, and removes its directories.
 tap_cleanup()
@@ -334,11 +337,11 @@ tap_cleanup()
 }
 
 tap_pages=
-tmp=$(mktemp -d) || bail_out 'no temporary directory'
+tmp=$(mktemp -d) || bail_out 'cannot create a temporary directory'
 trap tap_cleanup EXIT
 trap 'exit 143' HUP INT TERM
 # Holds only the telemetry pages of this script's jobs. They are in memory, as
 # by default.
 tap_pages=$(mktemp -d /dev/shm/mrail-test.XXXXXX) ||
-    bail_out 'no directory in /dev/shm'
+    bail_out 'cannot create a directory in /dev/shm'
 export UCX_MRAIL_TELEMETRY_DIR="$tap_pages"

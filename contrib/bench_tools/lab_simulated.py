@@ -12,8 +12,8 @@ from .runner import MRAIL
 
 LIMIT_S = 900
 # Methods of `mrail simulate`, by route of the lab. With 'ecmp', each message is
-# divided equally over its lanes, as in [CTCCL]. The lanes of mrail pull instead,
-# which is between 'ecmp' and 'pull'.
+# split equally across its lanes, as in [CTCCL]. mrail's lanes pull chunks
+# instead, so its results are between those of 'ecmp' and 'pull'.
 METHODS = {'rules': 'dnlb', 'ecmp': 'mprdma', 'pull': 'paralet',
            'stock': 'stock'}
 # For each case of the lab: the pattern of `mrail simulate`, and the number of

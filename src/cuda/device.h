@@ -34,7 +34,7 @@ typedef enum mrail_cuda_access {
                                * nvidia-peermem */
 } mrail_cuda_access_t;
 
-/* Returns the best way in which NICs can access the memory of a device.
+/* Returns the best way in which NICs can access a device's memory.
  * nics_have_dmabuf is 1 if all NICs accept dma-bufs. *reason_p explains why the
  * result is not MRAIL_CUDA_ACCESS_DMABUF, or is "". */
 mrail_cuda_access_t mrail_cuda_access(const mrail_cuda_device_t *device,

@@ -108,7 +108,7 @@ int mrail_cuda_open(const mrail_cuda_t **cuda_p, char *reason, size_t size)
         return -ENODEV;
     }
     if (result != CUDA_SUCCESS) {
-        snprintf(reason, size, "the CUDA driver does not start: %s",
+        snprintf(reason, size, "cannot initialise the CUDA driver: %s",
                  mrail_cuda_error(result));
         return -EIO;
     }

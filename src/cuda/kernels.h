@@ -4,10 +4,10 @@
 
 #include "cuda/driver.h"
 
-/* Loads the kernels into the current context: the image if the driver is that
- * of software GPUs, otherwise PTX, which nvcc has compiled when mrail was built.
- * The caller unloads the module. Returns the driver's error if it refuses both,
- * and CUDA_ERROR_INVALID_IMAGE if mrail was built without nvcc. */
+/* Loads the kernels into the current context: the image on software GPUs,
+ * otherwise the PTX that nvcc compiled when mrail was built. The caller unloads
+ * the module. Returns the driver's error if it rejects both, and
+ * CUDA_ERROR_INVALID_IMAGE if mrail was built without nvcc. */
 CUresult mrail_cuda_kernels_load(const mrail_cuda_t *cuda, CUmodule *module_p);
 
 #endif

@@ -17,8 +17,8 @@ typedef struct mrail_cuda_peer {
 
 /* The processes of a node exchange this structure as plain bytes. */
 typedef struct mrail_cuda_links {
-    uint64_t pci;         /* PCI address of the GPU as a number; 0: no GPU */
-    uint64_t switch_rate; /* sum over all links to switches; 0: none */
+    uint64_t pci;         /* PCI address of the GPU as a number; 0 if no GPU */
+    uint64_t switch_rate; /* sum over all links to switches; 0 if none */
     uint64_t num_peers;
     mrail_cuda_peer_t peers[MRAIL_CUDA_MAX_PEERS];
 } mrail_cuda_links_t;

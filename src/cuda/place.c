@@ -42,7 +42,7 @@ void mrail_place_read(const char *link, mrail_place_t *place_p)
 
 /* ---- software devices ---- */
 
-/* Writes the place of device `index` of `num`. Returns 0 if it has none. */
+/* Writes the location of device `index` of `num`. Returns 0 if it has none. */
 static int place_soft(unsigned index, unsigned num, unsigned num_switches,
                       const char *kind, mrail_place_t *place_p)
 {

@@ -11,7 +11,7 @@
 
 typedef struct mrail_place {
     char path[256]; /* path in the PCI tree, "/sys/devices/pci0000:3a/...";
-                     * empty: unknown */
+                     * empty if unknown */
     int numa_node;  /* -1: unknown */
 } mrail_place_t;
 

@@ -1,4 +1,4 @@
-/* Areas in device memory: each rank allocates one, and imports those of the
+/* Areas in device memory: each rank allocates one, and imports the areas of all
  * other ranks of its node. */
 #include "config.h"
 #include "cuda/relay_internal.h"

@@ -17,12 +17,12 @@
 
 /*
  * Creates an empty memory object for the device with this ordinal. All ranks of
- * a node must use device memory, each on a device that the others can access.
+ * a node must use device memory, on devices that can access each other.
  * The functions of the object return 0, the -errno of files and shared memory,
  * or:
  *
  *   -ENOMEM      no memory, on the host or on the device
- *   -EACCES      the driver refuses access to the device of another rank
+ *   -EACCES      the driver denies access to the device of another rank
  *   -EINVAL      another rank failed to allocate, or has another kind of memory
  *   -EOPNOTSUPP  the driver lacks a function
  *   -EIO         any other error of the driver: the context was destroyed, a

@@ -54,7 +54,7 @@ typedef struct mrail_cuda_handle {
 } mrail_cuda_handle_t;
 
 _Static_assert(sizeof(mrail_cuda_handle_t) <= MRAIL_RELAY_HANDLE_SIZE,
-               "it has room");
+               "the handle must fit");
 
 /* As in mrail_relay_memory_ops_t. */
 int mrail_cuda_area_alloc(mrail_relay_memory_t *memory,

@@ -38,7 +38,7 @@ typedef struct kernel_relay {
     shared_t shared;
     mrail_kernel_relay_t args;
     unsigned num_blocks;
-    int is_launched; /* it may have ended by itself */
+    int is_launched; /* it may have exited */
     task_t *tasks, *free;
     size_t num_tasks;
 } kernel_relay_t;
@@ -184,7 +184,7 @@ static CUresult launch(kernel_relay_t *kernel)
     return result;
 }
 
-/* Tells the kernel to end, and does not wait. */
+/* Signals the kernel to exit, without waiting. */
 static void kernel_end(mrail_relay_memory_t *memory)
 {
     kernel_relay_t *kernel = (kernel_relay_t *)memory;
@@ -198,7 +198,7 @@ static void kernel_end(mrail_relay_memory_t *memory)
 
 /* ---- release ---- */
 
-/* Unloads the kernel. Returns 1 if it cannot access the shared memory any more.
+/* Unloads the kernel. Returns 1 if it can no longer access the shared memory.
  * The caller has made the context current. */
 static int unload(const kernel_relay_t *kernel)
 {
@@ -245,7 +245,7 @@ static void kernel_release(mrail_relay_memory_t *memory)
 
 /* ---- copies ---- */
 
-/* Returns 1 if the kernel can access the memory of the user: on its device, and
+/* Returns 1 if the kernel can access the user memory: on its device, and
  * of its context or of none, as memory from pools. The caller has made the
  * context current. */
 static int can_access(const mrail_cuda_relay_t *relay, const void *address)
@@ -262,8 +262,8 @@ static int can_access(const mrail_cuda_relay_t *relay, const void *address)
            (device == relay->device) && ((ctx == relay->ctx) || (ctx == NULL));
 }
 
-/* Puts a task into the queue of its channel. There is room, because each slot
- * has at most one copy in flight. */
+/* Puts a task into the queue of its channel. The queue cannot be full, because
+ * each slot has at most one copy in flight. */
 static void put(kernel_relay_t *kernel, task_t *task, void *to,
                 const void *from, size_t length)
 {

@@ -57,7 +57,7 @@ typedef struct mrail_acl {
     mrail_acl_failure_t failure;
     /* prefix of list and map names, such as "udf" */
     const char *name;
-    const char *const *ingress; /* ports to which the rules apply */
+    const char *const *ingress; /* ports on which the rules apply */
     /* if 0, the writer emits a placeholder line */
     unsigned num_ingress;
     /* IPv4 prefixes such as "10.0.0.0/24" that the switch reaches without its
@@ -105,8 +105,8 @@ void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
  * Writes commands that put each of the `num_uplinks` parallel links between a
  * spine and its leaves into its own VRF or, for undo, that remove the VRFs.
  * acl->ingress lists the spine's ports to its leaves: all links of the first
- * leaf, then those of the next. A packet that arrives on the k-th link from one
- * leaf leaves on the k-th link to another. Source: [CTCCL] 4.1, Fig. 5.
+ * leaf, then all links of the next. A packet that arrives on the k-th link from
+ * one leaf leaves on the k-th link to another. Source: [CTCCL] 4.1, Fig. 5.
  */
 void mrail_acl_write_vrfs(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                           int undo, FILE *stream);

@@ -325,8 +325,8 @@ static int read_command(acl_reader_t *reader, const acl_line_t *line)
                             : 0;
 }
 
-/* Adds an edge from a chain to the one that jumps to it. Its order is 1 if the
- * jump concerns packets other than those of the rules. */
+/* Adds an edge from a chain to the chain that jumps to it. The edge has order 1
+ * if the jump concerns packets that the rules do not match. */
 static int add_jump(acl_reader_t *reader, const acl_line_t *line,
                     const char *jump)
 {

@@ -31,8 +31,8 @@ static int is_word(const char *word, const char *other)
     return word != NULL && strcmp(word, other) == 0;
 }
 
-/* Returns 1 if a routing rule is for other packets: those for local hosts,
- * those of the switch itself, or other protocols. */
+/* Returns 1 if a routing rule is for other packets: packets to local hosts,
+ * packets of the switch itself, or other protocols. */
 static int is_other_rule(acl_reader_t *reader, const acl_line_t *line,
                          const char *table, int *ret_p)
 {

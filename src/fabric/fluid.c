@@ -146,7 +146,7 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
 /* ---- Lists ---- */
 
 /* Lists the flows of active groups by link. Rebuilds the lists whenever a group
- * has started or half of the flows have ended. */
+ * has started or half of the flows are complete. */
 static int list_flows(mrail_fluid_t *fluid)
 {
     size_t total = 0;

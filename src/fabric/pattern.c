@@ -185,7 +185,7 @@ static const mrail_fabric_node_t *host_of(const list_t *list, uint32_t i)
     return &list->fabric->nodes[list->fabric->of[MRAIL_FABRIC_HOST][place]];
 }
 
-/* Adds the bytes from host `from` to host `to`, divided over all rails that
+/* Adds the bytes from host `from` to host `to`, split across all rails that
  * both hosts have. */
 static int add(list_t *list, uint32_t from, uint32_t to, double bytes)
 {

@@ -206,8 +206,8 @@ int mrail_router_drops(const mrail_router_t *router)
            router->mode == MRAIL_ROUTE_ETHEREAL;
 }
 
-/* Writes the live links up or down from which a path leads to the leaf. With a
- * `place`, only links at this position count. Returns their number. */
+/* Writes the live links up or down from which a path leads to the leaf. If
+ * `place` is set, only links at this position count. Returns their number. */
 static uint32_t find_hops(const mrail_router_t *router, uint32_t n,
                           uint32_t leaf, uint32_t place, int is_up,
                           uint32_t hops[MRAIL_ROUTE_MAX_CHOICES])

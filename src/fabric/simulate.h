@@ -29,7 +29,7 @@ typedef enum mrail_sim_method {
      * the good paths; the source port chooses every link. Source: [Ethereal] 3
      */
     MRAIL_SIM_ETHEREAL,
-    MRAIL_SIM_SPRAY, /* ideal spraying: each message is divided equally over all
+    MRAIL_SIM_SPRAY, /* ideal spraying: each message is split equally across all
                       * paths */
     MRAIL_SIM_NUM_METHODS
 } mrail_sim_method_t;

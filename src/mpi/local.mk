@@ -1,5 +1,5 @@
-# src/mpi: Open MPI components. The only directory that uses Open MPI's private
-# headers.
+# src/mpi: Open MPI components. The only directory under src that may include
+# Open MPI's private headers.
 EXTRA_DIST += \
     src/mpi/compat/ompi/mpi/fortran/base/fint_2_int.h \
     src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_mutex.h \

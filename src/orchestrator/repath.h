@@ -57,9 +57,9 @@ typedef struct mrail_repath_params {
      * port, because one more lane on that path is then no loss. */
     uint32_t copy_ppm;
     unsigned confirm; /* consecutive unequal windows before the first move */
-    /* After this number of balanced windows, the paths are known to be good, so
-     * an episode starts only after `patience` unequal windows in a row: the
-     * cause is probably a shortage of processor time, which passes. */
+    /* After this number of balanced windows, the paths count as good. An
+     * episode then starts only after `patience` unequal windows in a row,
+     * because the cause is probably a temporary shortage of processor time. */
     unsigned calm, patience;
     /* Number of windows needed to prove a gain, or a difference near stop_ppm.
      * Half as many prove a difference above start_ppm. */
@@ -68,9 +68,9 @@ typedef struct mrail_repath_params {
     unsigned max_moves; /* maximum moves in an episode, per lane */
     /* consecutive trials without a gain that end an episode */
     unsigned trials;
-    /* After a trial with a gain, the sum of each window exceeds that of each
-     * window before it by this, or the lane exceeds the mean of the other lanes
-     * by start_ppm. */
+    /* A trial has a gain if the sum of each window after it exceeds the sum of
+     * each window before it by this. It also has a gain if the lane exceeds the
+     * mean of the other lanes by start_ppm. */
     uint32_t gain_ppm;
     /* A move failed if the sum of each window since is below that of each
      * window before it by this. */
@@ -80,7 +80,7 @@ typedef struct mrail_repath_params {
     /* Lanes with equal rates may collide if their sum is below the sum of equal
      * collisions plus this. */
     uint32_t margin_ppm;
-    /* What trials showed the fabric to carry holds until the sum drops by more
+    /* The capacity that trials have shown is valid until the sum drops by more
      * than this. */
     uint32_t drop_ppm;
     unsigned max_repeats; /* moves of the same lane in a row after losses */

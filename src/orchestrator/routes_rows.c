@@ -326,7 +326,7 @@ static int routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
 }
 
 /* Opens the paths between a rank and the relays of its node, by local index.
- * The index of the receiver stands for the direct path. */
+ * The receiver's index stands for the direct path. */
 static void routes_open_pairwise(mrail_routes_t *routes, uint32_t row,
                                  unsigned way, uint32_t rank)
 {

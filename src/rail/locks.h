@@ -9,7 +9,7 @@
  *    QPs, address handles and the UD channel, the data-path lock for CQs and
  *    posts. New buffers are posted to an SRQ under the control lock, reused
  *    ones under the data-path lock; verbs allows concurrent posts.
- * 4. Callbacks of the user run under the data-path lock alone.
+ * 4. User callbacks run under the data-path lock alone.
  * 5. Threads release both locks before they sleep. Only mrail_ctl_bye() yields
  *    under the control lock, for at most 100 ms, while the engine closes.
  *
@@ -41,7 +41,7 @@ extern mrail_lock_name_t mrail_data_lock_held, mrail_ctl_lock_held;
 #define MRAIL_GIVES_DATA MRAIL_TSA(release_capability(mrail_data_lock_held))
 #define MRAIL_TAKES_CTL MRAIL_TSA(acquire_capability(mrail_ctl_lock_held))
 #define MRAIL_GIVES_CTL MRAIL_TSA(release_capability(mrail_ctl_lock_held))
-/* The caller must not hold the control lock: a callback of the user may run,
+/* The caller must not hold the control lock: a user callback may run,
  * or the function takes the lock itself. */
 #define MRAIL_NO_CTL MRAIL_TSA(locks_excluded(mrail_ctl_lock_held))
 /* For functions that implement a lock, or that start or stop the engine while

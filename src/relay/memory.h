@@ -39,7 +39,7 @@ typedef struct mrail_relay_memory_ops {
     /* Releases what alloc() and import() have allocated. Waits for the copies
      * in flight. */
     void (*release)(mrail_relay_memory_t *memory);
-    /* Starts a copy between an area and memory of the user, and never waits.
+    /* Starts a copy between an area and user memory, and never waits.
      * Neither may change until copy_test() returns 1. If the copy is already
      * complete, *copy_p stays unchanged. */
     int (*copy_start)(mrail_relay_memory_t *memory, void *to, const void *from,
@@ -48,7 +48,7 @@ typedef struct mrail_relay_memory_ops {
      * flight, or if an older copy from or to the same area has not been
      * freed. */
     int (*copy_test)(mrail_relay_memory_t *memory, void *copy);
-    /* An exchange has ended, so no copy is in flight. NULL: nothing to do. */
+    /* Called after an exchange, when no copy is in flight. May be NULL. */
     void (*end)(mrail_relay_memory_t *memory);
 } mrail_relay_memory_ops_t;
 

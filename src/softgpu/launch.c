@@ -27,14 +27,14 @@ struct sgpu_launch {
     const mrail_kernel_entry_t *entry;
     void *args;
     sgpu_stream_t *stream;
-    sgpu_ctx_t *ctx; /* lives at least until the launch has ended */
+    sgpu_ctx_t *ctx; /* valid at least until the launch is complete */
     uint32_t num_blocks;
     _Atomic uint32_t next_block;
     _Atomic int must_stop;
     /* number of threads; the lock protects this field and all fields below */
     unsigned num_running;
     int is_started;
-    mrail_ns_t busy_ns; /* sum over blocks that have ended */
+    mrail_ns_t busy_ns; /* sum over completed blocks */
     sgpu_mem_t **held;  /* memory that blocks use */
     unsigned num_held, room;
 };

@@ -24,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sgpu_session_t *session;
 static unsigned node, users;
 
-/* The session stays open until the process ends, because closing a descriptor
+/* The session stays open until the process exits, because closing a descriptor
  * of its file would release the record lock by which libcuda owns a slot. For
  * the same reason, the library is never unloaded. */
 static int nvml_open(void)

@@ -187,7 +187,7 @@ CUresult sgpu_enter_ctx(sgpu_ctx_t **ctx_p);
 CUresult sgpu_enter_dev(CUdevice ordinal, sgpu_dev_t **dev_p);
 /* Releases the lock and returns `ret`. */
 CUresult sgpu_leave(CUresult ret);
-/* If `refuse` is 1, calls of the driver API by this thread fail from now on,
+/* If `refuse` is 1, driver API calls by this thread fail from now on,
  * because the thread is running a host function. If it is 0, calls are
  * permitted again. */
 void sgpu_refuse_calls(int refuse);

@@ -147,7 +147,7 @@ typedef struct mrail_calls_file {
  * -errno, leaves no file behind, and sets file->calls to NULL. */
 int mrail_calls_create(mrail_calls_file_t *file, const char *dir, uint64_t id,
                        const char *job, int rank, const char *program);
-/* Removes the file when the process ends normally. */
+/* Removes the file when the process exits normally. */
 void mrail_calls_remove(mrail_calls_file_t *file);
 
 /* Returns an entry for a communicator, or NULL if all entries are in use. */

@@ -49,8 +49,8 @@
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart than this do not form a window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
-/* With less work in flight than this, the bottleneck is latency, not the
- * rail. */
+/* If the data in flight takes less than this to drain at the rate of the run,
+ * the bottleneck is latency, not the rail. */
 #define MRAIL_TELE_QUEUE_NS (250 * MRAIL_NS_PER_US)
 /* A chunk posted this soon after a poll counts as in flight when the poll
  * starts. */

@@ -51,9 +51,9 @@ typedef struct mrail_tele_file {
     char path[MRAIL_TELE_PATH];
 } mrail_tele_file_t;
 
-/* Creates a file without a name. First removes files of this user whose
- * processes ended abnormally more than MRAIL_TELE_KEEP_S ago. If there are more
- * than MRAIL_TELE_KEEP files, removes the files of all ended processes. Returns
+/* Creates an unnamed file. First removes files of this user whose processes
+ * terminated abnormally more than MRAIL_TELE_KEEP_S ago. If there are more than
+ * MRAIL_TELE_KEEP files, removes the files of all terminated processes. Returns
  * 0 or -errno. */
 #define MRAIL_TELE_KEEP_S 3600
 #define MRAIL_TELE_KEEP 512 /* two files for most processes */
@@ -122,7 +122,7 @@ int mrail_tele_name_write(char *text, size_t size,
 /* Returns the host in the name of the file at `path`, or -1. */
 int mrail_tele_file_host(const char *path);
 
-/* Removes files of this user whose processes ended abnormally at least
+/* Removes files of this user whose processes terminated abnormally at least
  * min_age_s ago. Returns their number, or -errno. */
 int mrail_tele_file_clean(const char *dir, long min_age_s);
 

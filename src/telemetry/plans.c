@@ -56,7 +56,7 @@ void mrail_plans_remove(mrail_plans_file_t *file)
     }
 }
 
-/* Returns the place of the oldest forecast of a freed communicator, or NULL. */
+/* Returns the slot of the oldest forecast of a freed communicator, or NULL. */
 static mrail_plans_comm_t *plans_oldest(const mrail_plans_file_t *file)
 {
     mrail_plans_comm_t *oldest = NULL;
@@ -85,9 +85,9 @@ mrail_plans_comm_t *mrail_plans_comm_add(mrail_plans_file_t *file)
     comm = plans_oldest(file);
     if (comm != NULL) {
         file->freed &= ~(1u << (comm - file->plans->comms));
-        /* `begun` never goes back, so no reader takes a mixture of two forecasts
-         * for one. Until the first forecast of the new communicator ends, the
-         * place counts as changing. */
+        /* `begun` never decreases, so a reader cannot mistake a mixture of two
+         * forecasts for one. Until the first forecast of the new communicator
+         * is complete, the slot counts as changing. */
         mrail_plans_begin(comm);
         comm->earlier = (uint32_t)comm->begun;
     }

@@ -5,11 +5,12 @@
  * have a file.
  *
  * The process writes through a mapping. The writer's calls must be serialised
- * for each communicator, and those for places for the whole file. A reader does
- * not trust the content: it checks numbers and makes text printable.
+ * for each communicator, and calls that allocate or free a slot for the whole
+ * file. A reader does not trust the content: it checks numbers and makes text
+ * printable.
  *
- * The forecast of a communicator that was freed stays until another one needs its
- * place.
+ * The forecast of a freed communicator stays until another communicator needs
+ * its slot.
  *
  * Source: [NIMBLE] IV-A (loads of links).
  */
@@ -65,23 +66,23 @@ typedef struct mrail_plans {
 typedef struct mrail_plans_file {
     mrail_tele_file_t file;
     mrail_plans_t *plans; /* the mapping; NULL if there is no file */
-    unsigned num_used;    /* places that have been given out */
-    uint32_t freed;       /* bit mask of those whose communicators were freed */
+    unsigned num_used;    /* slots that have been allocated */
+    uint32_t freed;       /* bit mask of slots whose communicators were freed */
 } mrail_plans_file_t;
 
 /* Creates the file of this process. `job` may be NULL. On failure, returns
  * -errno, leaves no file behind, and sets file->plans to NULL. */
 int mrail_plans_create(mrail_plans_file_t *file, const char *dir, uint64_t id,
                        const char *job, int rank);
-/* Removes the file when the process ends normally. */
+/* Removes the file when the process exits normally. */
 void mrail_plans_remove(mrail_plans_file_t *file);
 
-/* Returns a place for a communicator: one that was never used, or else that of
- * the oldest forecast of a freed communicator. Returns NULL if all are in use, or
- * there is no file. Readers see the old forecast no longer. */
+/* Returns a slot for a communicator: an unused one, or else the slot with the
+ * oldest forecast of a freed communicator. Readers no longer see that forecast.
+ * Returns NULL if all slots are in use, or if there is no file. */
 mrail_plans_comm_t *mrail_plans_comm_add(mrail_plans_file_t *file);
-/* The communicator of a place was freed. `comm` may be NULL. Does nothing after
- * mrail_plans_remove(). */
+/* Marks the slot of a freed communicator as reusable. `comm` may be NULL. Does
+ * nothing after mrail_plans_remove(). */
 void mrail_plans_comm_remove(mrail_plans_file_t *file,
                              const mrail_plans_comm_t *comm);
 

@@ -102,7 +102,7 @@ typedef struct mrail_ring {
     uint64_t mask; /* num_records - 1 */
 } mrail_ring_t;
 
-/* Returns the words of the record at index `place`. */
+/* Returns the words of the record in slot `place`. */
 static inline uint64_t *mrail_ring_words(mrail_ring_header_t *header,
                                          uint64_t place)
 {
@@ -173,8 +173,7 @@ int mrail_ring_reader_init(mrail_ring_reader_t *reader,
 /* Skips all records before `head`. They do not count as missed. */
 void mrail_ring_skip(mrail_ring_reader_t *reader, uint64_t head);
 
-/* The records to copy: `count` records starting at `place`, without
- * wrap-around. */
+/* The records to copy: `count` contiguous records starting at slot `place`. */
 typedef struct mrail_ring_span {
     uint64_t first; /* number of the first record */
     uint32_t place;

@@ -35,7 +35,7 @@ typedef struct options {
 #define FIELD(_name) offsetof(options_t, _name)
 
 static const mrail_option_t table[] = {
-    {"--dialect", "ios|eos|sonic|nvue|linux", "language of the switch",
+    {"--dialect", "ios|eos|sonic|nvue|linux", "rule language of the switch",
      MRAIL_OPTION_CHOICE, FIELD(dialect), 0, 0, NULL},
     {"--uplinks", "N",
      "uplinks of the switch, 1 to 256 (UCX_MRAIL_UPLINKS, or 8)",
@@ -48,7 +48,8 @@ static const mrail_option_t table[] = {
      "ports of the uplinks: swp51,swp52 or swp[51-52]", MRAIL_OPTION_TEXT,
      FIELD(uplink_ports), 0, 0, NULL},
     {"--ports", "LIST",
-     "ports to which the rules apply: to hosts on a leaf, to leaves on a spine",
+     "ports on which to apply the rules: the host-facing ports of a leaf, or "
+     "the leaf-facing ports of a spine",
      MRAIL_OPTION_TEXT, FIELD(ports), 0, 0, NULL},
     {"--local", "LIST",
      "prefixes below this switch, such as 10.0.0.0/24; packets to them use no "
@@ -72,7 +73,7 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_TEXT, FIELD(fabric), 0, 0, NULL},
     {"--switch", "NAME", "name of the leaf or spine in that file",
      MRAIL_OPTION_TEXT, FIELD(switch_name), 0, 0, NULL},
-    {"--name", "NAME", "prefix of the names of lists and maps (udf)",
+    {"--name", "NAME", "prefix for the names of lists and maps (udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
     {"--undo", NULL, "write the commands that remove the rules",
      MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},

@@ -240,8 +240,8 @@ static const mrail_option_t bench_options[] = {
     {"--tokens", "LIST",
      "total tokens of all ranks, written like --sizes (2k,8k)",
      MRAIL_OPTION_TEXT, FIELD(tokens), 0, 0, NULL},
-    {"--hidden", "N", "elements of 2 bytes in a token (4096)",
-     MRAIL_OPTION_UNSIGNED, OPTION(hidden), 1, MAX_COUNT, NULL},
+    {"--hidden", "N", "2-byte elements per token (4096)", MRAIL_OPTION_UNSIGNED,
+     OPTION(hidden), 1, MAX_COUNT, NULL},
     {"--experts", "N",
      "number of experts, a multiple of the number of ranks (one per rank)",
      MRAIL_OPTION_UNSIGNED, OPTION(experts), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
@@ -252,7 +252,7 @@ static const mrail_option_t bench_options[] = {
      "expert 0; several values are measured one after the other (0,0.5,0.9)",
      MRAIL_OPTION_TEXT, FIELD(skews), 0, 0, NULL},
     {"--capacity", "F",
-     "let an expert drop tokens above F times its even share; 0 drops none (0)",
+     "make experts drop tokens beyond F times their even share; 0: none (0)",
      MRAIL_OPTION_CALL, 0, 0, 0, parse_capacity},
     {"--token-ns", "N",
      "nanoseconds that a rank computes for each token (1000)",
@@ -271,8 +271,8 @@ static const mrail_option_t bench_options[] = {
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
     /* order of mrail_bench_memory_t */
     {"--memory", "host|device|managed",
-     "allocate the buffers in this memory (host); device and managed use the "
-     "GPU with the number of the rank on its node",
+     "allocate the buffers in this memory (host); with device and managed, "
+     "rank i of a node uses GPU i",
      MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
     {"--iterations", "N", "number of timed iterations (10)",
      MRAIL_OPTION_UNSIGNED, OPTION(iterations), 1, MAX_COUNT, NULL},

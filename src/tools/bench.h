@@ -49,7 +49,7 @@ typedef struct mrail_bench_options {
     /* moe: `sizes` are tokens */
     uint32_t moe_skews[MRAIL_BENCH_MAX_SKEWS]; /* millionths */
     unsigned num_moe_skews;
-    unsigned hidden;   /* elements of 2 bytes in a token */
+    unsigned hidden;   /* 2-byte elements per token */
     unsigned experts;  /* 0 for one expert per rank */
     unsigned top_k;    /* experts of a token */
     double capacity;   /* see tools/moe.h */

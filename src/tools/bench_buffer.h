@@ -1,9 +1,8 @@
 /*
  * Buffers for MPI in host or device memory. Functions fill them with bytes that
- * a seed selects, and check them. The GPU fills and checks device memory if it
- * accepts the kernels of src/kernels. Otherwise, the bytes are copied to and
- * from the host. Functions exit with a message if they fail, and mpirun kills
- * the other ranks.
+ * a seed selects, and check them. Kernels fill and check device memory if the
+ * driver can load them. Otherwise, the bytes are copied to and from the host.
+ * Functions exit with a message if they fail, and mpirun kills the other ranks.
  */
 #ifndef MRAIL_TOOLS_BENCH_BUFFER_H
 #define MRAIL_TOOLS_BENCH_BUFFER_H

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns 1 if the driver accepts the kernels. Real drivers do not, because
- * they need PTX. */
+/* Loads the kernels. Returns 1, or 0 if the driver cannot load them, or needs
+ * PTX and mrail was built without nvcc. */
 int mrail_bench_kernels_open(void);
 
 /* Fills device memory with the bytes of mrail_bench_fill(), and waits until it

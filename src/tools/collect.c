@@ -18,7 +18,7 @@
 
 typedef struct command_line {
     const char *output;
-    const char *dir; /* NULL: that of each host */
+    const char *dir; /* NULL for the default of each host */
     const char *remote;
     double sample_s, timeout_s;
     uint64_t max_size;
@@ -69,7 +69,7 @@ static void add_hosts(char *const *names, collect_manifest_t *manifest)
     for (unsigned i = 0; names[i] != NULL; ++i) {
         if (!collect_is_host_name(names[i])) {
             mrail_tool_usage(COMMAND,
-                             "'%s' is no name of a host; expected letters, "
+                             "'%s' is not a host name; expected letters, "
                              "digits and .-_:@[]",
                              names[i]);
         }
@@ -85,7 +85,7 @@ static void add_hosts(char *const *names, collect_manifest_t *manifest)
     }
 }
 
-/* The words of the command on each host. */
+/* The command line that runs on each host. */
 static void set_remote(command_line_t *line)
 {
     mrail_tool_args_t *words = &line->hosts.remote;
@@ -146,7 +146,7 @@ _Noreturn static void fail_none(const command_line_t *line, unsigned failed,
                                 unsigned num_hosts)
 {
     if (failed == num_hosts) {
-        mrail_tool_fail(COMMAND, "no host gave an answer");
+        mrail_tool_fail(COMMAND, "no host responded");
     }
     mrail_tool_fail(COMMAND,
                     "no process %s%s left telemetry on %s; it must run with "
@@ -229,8 +229,8 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_CALL, 0, 0,
      0, take_job},
     {"--max-size", "SIZE",
-     "size of the archive before compression, up to 4G (256M); hosts with much "
-     "telemetry share what others leave",
+     "size of the archive before compression, up to 4G (256M); hosts with a "
+     "lot of telemetry can use space that other hosts leave unused",
      MRAIL_OPTION_SIZE, FIELD(max_size), 1, COLLECT_MAX_SIZE, NULL},
     {"--sample", "TIME",
      "time between the two samples of running processes, 0.1 to 60 seconds "
@@ -243,18 +243,18 @@ static const mrail_option_t options[] = {
     {"--json", NULL, "print the manifest of the archive instead of a summary",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {.help = "Hosts:", .type = MRAIL_OPTION_HEADING},
-    {"--ssh", "COMMAND", "reaches a host as COMMAND HOST (" DEFAULT_SSH ")",
+    {"--ssh", "COMMAND", "run COMMAND HOST to reach a host (" DEFAULT_SSH ")",
      MRAIL_OPTION_TEXT, FIELD(hosts.ssh), 0, 0, NULL},
     {"--srun", NULL, "use srun in the current Slurm job instead of ssh",
      MRAIL_OPTION_FLAG, FIELD(hosts.srun), 0, 0, NULL},
-    {"--remote", "PATH", "the program mrail on the hosts (this one)",
+    {"--remote", "PATH", "path of mrail on the hosts (path of this mrail)",
      MRAIL_OPTION_TEXT, FIELD(remote), 0, 0, NULL},
     {"--parallel", "N", "number of hosts at a time, 1 to 256 (16)",
      MRAIL_OPTION_UNSIGNED, FIELD(hosts.parallel), 1, 256, NULL},
     {"--timeout", "TIME",
-     "how long to wait for each answer of a host, 1 to 3600 seconds (60)",
+     "how long to wait for each reply from a host, 1 to 3600 seconds (60)",
      MRAIL_OPTION_SECONDS, FIELD(timeout_s), 1000, 3600000, NULL},
-    /* The other end of a conversation; see collect_hosts.h. */
+    /* The remote end of a connection; see collect_hosts.h. */
     {"--peer", NULL, NULL, MRAIL_OPTION_FLAG, FIELD(peer), 0, 0, NULL},
     {.names = NULL}};
 
@@ -270,11 +270,11 @@ static const mrail_command_t command = {
     .about =
         "Gathers the telemetry of this user's processes on some hosts, or on this\n"
         "machine, in one archive: rails, lanes, counters, events, records of chunks,\n"
-        "and MPI calls. Processes that were killed are part of it.\n"
+        "and MPI calls. Killed processes are included.\n"
         "\n"
         "mrail diagnose, top, trace, report and info read the archive with --archive\n"
-        "FILE, on any machine. Times of the hosts are aligned by exchanged\n"
-        "timestamps, and ERROR is the bound of the error that remains.\n"
+        "FILE, on any machine. The times of the hosts are aligned by exchanged\n"
+        "timestamps, and the column ERROR is a bound on the remaining error.\n"
         "\n"
         "If a host cannot be reached, the archive contains the other hosts.\n",
     .options = options,
@@ -312,7 +312,7 @@ int main(int argc, char **argv)
     }
     if (!collect_tar_is_built()) {
         mrail_tool_fail(COMMAND, "this build has no libarchive; install "
-                                 "libarchive-dev and build mrail again");
+                                 "libarchive-dev and rebuild mrail");
     }
     if (line.hosts.ssh[strspn(line.hosts.ssh, " ")] == '\0') {
         mrail_tool_usage(COMMAND, "--ssh '': expected a command");

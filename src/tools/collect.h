@@ -3,8 +3,8 @@
  *
  *   collect.c            options, the archive file
  *   collect_local.c      the telemetry of this machine
- *   collect_hosts.c      that of other hosts, over collect_channel.c
- *   collect_serve.c      the other end of such a conversation
+ *   collect_hosts.c      the telemetry of other hosts, over collect_channel.c
+ *   collect_serve.c      the remote end of collect_hosts.c
  *   collect_clock.c      how far their clocks are ahead
  *   collect_share.c      how they share the size of the archive
  *   collect_manifest.c   the manifest of an archive
@@ -17,8 +17,7 @@
 
 #include "tools/collect_manifest.h"
 
-/* Prints one line for each host, with the offset of its clock and the bound of
- * the error. */
+/* Prints one line for each host, with its clock offset and the error bound. */
 void collect_show(FILE *stream, const collect_manifest_t *manifest);
 
 /* Prints why hosts, processes or files are missing. `source` is the command, or

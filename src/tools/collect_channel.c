@@ -27,7 +27,7 @@ static void close_fd(int *fd)
     }
 }
 
-/* Starts the process with the ends `fds` of pipes as its standard streams. */
+/* Starts the process with the pipe ends `fds` as its standard streams. */
 static int spawn(pid_t *pid_p, char *const *argv, const int fds[3])
 {
     posix_spawn_file_actions_t actions;
@@ -100,7 +100,7 @@ static void end_line(collect_channel_t *channel)
     channel->length = 0;
 }
 
-/* Keeps the last line that is not empty. */
+/* Keeps the last nonempty line. */
 static void read_stderr(collect_channel_t *channel)
 {
     char text[4096];
@@ -121,7 +121,7 @@ static void read_stderr(collect_channel_t *channel)
     }
 }
 
-/* Waits until `fd` has data, and reads stderr meanwhile. Returns 0, or
+/* Waits until `fd` has data, and reads stderr in the meantime. Returns 0, or
  * -ETIMEDOUT. */
 static int await(collect_channel_t *channel, int fd, uint64_t timeout_ns)
 {
@@ -188,7 +188,7 @@ int collect_channel_write(collect_channel_t *channel, const char *text)
     size_t length = strlen(text);
     ssize_t ret;
 
-    /* A pipe always takes so few bytes whole, or none of them. */
+    /* Writing so few bytes to a pipe is atomic. */
     do {
         ret = write(channel->in, text, length);
     } while ((ret < 0) && (errno == EINTR));
@@ -198,7 +198,7 @@ int collect_channel_write(collect_channel_t *channel, const char *text)
     return ((size_t)ret == length) ? 0 : -EPIPE;
 }
 
-/* Waits for the end of the process. Returns 1 if it has ended in time. */
+/* Waits for the process to exit. Returns 1 if it exited in time. */
 static int await_end(pid_t pid, uint64_t timeout_ns, int *status_p)
 {
     const struct timespec pause = {.tv_nsec = 5 * MRAIL_NS_PER_MS};

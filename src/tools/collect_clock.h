@@ -10,7 +10,7 @@
  *
  * Delays need not be equal in both directions. All exchanges together give the
  * intersection of their intervals. Its middle is the estimate, and half of its
- * length is the bound of the error. Source: [Cristian] Probabilistic clock
+ * length is the error bound. Source: [Cristian] Probabilistic clock
  * synchronization, 1989.
  */
 #ifndef MRAIL_TOOLS_COLLECT_CLOCK_H
@@ -21,15 +21,15 @@
 /* Times are ns, at most COLLECT_CLOCK_MAX. */
 #define COLLECT_CLOCK_MAX (UINT64_C(1) << 62)
 typedef struct collect_stamp {
-    uint64_t sent;     /* when the request was sent, by the own clock */
+    uint64_t sent;     /* when the request was sent, on the local clock */
     uint64_t remote;   /* the time in the answer */
-    uint64_t received; /* when the answer was received, by the own clock */
+    uint64_t received; /* when the answer was received, on the local clock */
 } collect_stamp_t;
 
-/* Estimates the clock of the other host minus the own clock. If the intervals
- * contradict each other, because a clock was set or drifts, uses the shortest
- * one. Returns 0, or -EINVAL with the results unchanged if there is no valid
- * stamp. */
+/* Estimates the remote clock minus the local clock. If the intervals
+ * contradict each other, because a clock was set or drifts, uses the
+ * shortest interval. Returns 0, or -EINVAL with the results unchanged if
+ * there is no valid stamp. */
 int collect_clock_estimate(const collect_stamp_t *stamps, unsigned count,
                            int64_t *offset_ns_p, uint64_t *bound_ns_p);
 

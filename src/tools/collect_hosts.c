@@ -81,8 +81,8 @@ mrail_tool_args_t collect_words(const collect_hosts_t *config, const char *host,
 
 /* ---- the conversation ---- */
 
-/* Why a conversation ended early: -errno, 0 for the end of the stream, or
- * -EPROTO with a message in the host. */
+/* Why a connection ended early: -errno, 0 for the end of the stream, or -EPROTO
+ * with a message in the host. */
 MRAIL_PRINTF(2, 3)
 static int fail(collect_host_t *host, const char *format, ...)
 {
@@ -94,7 +94,7 @@ static int fail(collect_host_t *host, const char *format, ...)
     return -EPROTO;
 }
 
-/* Reads lines until the one that starts the conversation. */
+/* Reads lines until the greeting. */
 static int await_hello(collect_channel_t *channel, collect_host_t *host)
 {
     const size_t length = sizeof(COLLECT_HELLO) - 1;
@@ -112,11 +112,12 @@ static int await_hello(collect_channel_t *channel, collect_host_t *host)
         }
         if ((mrail_number_uint(line + length, COLLECT_PROTOCOL,
                                COLLECT_PROTOCOL, &version) != 0)) {
-            return fail(host, "it runs another version of mrail: %.200s", line);
+            return fail(host, "it runs a different version of mrail: %.200s",
+                        line);
         }
         return 1;
     }
-    return fail(host, "it prints too many lines before those of mrail");
+    return fail(host, "too many lines of output before those of mrail");
 }
 
 static int await_ready(collect_channel_t *channel, collect_host_t *host)
@@ -132,11 +133,11 @@ static int await_ready(collect_channel_t *channel, collect_host_t *host)
     }
     return (strcmp(line, "ready") == 0)
                ? 1
-               : fail(host, "its answer is not valid: %.200s", line);
+               : fail(host, "invalid response: %.200s", line);
 }
 
-/* The own times are those of CLOCK_MONOTONIC, moved to CLOCK_REALTIME, so that
- * no exchange is spoilt if somebody sets the clock. */
+/* Local times are CLOCK_MONOTONIC, shifted to CLOCK_REALTIME, so that setting
+ * the clock does not invalidate an exchange. */
 static int exchange(collect_channel_t *channel, collect_host_t *host,
                     uint64_t clock_ns, collect_stamp_t *stamp)
 {
@@ -155,7 +156,7 @@ static int exchange(collect_channel_t *channel, collect_host_t *host,
     if ((strncmp(line, "time ", 5) != 0) ||
         (mrail_number_uint(line + 5, 0, COLLECT_CLOCK_MAX, &stamp->remote) !=
          0)) {
-        return fail(host, "its answer is not valid: %.200s", line);
+        return fail(host, "invalid response: %.200s", line);
     }
     return 1;
 }
@@ -175,7 +176,7 @@ static int align(collect_channel_t *channel, collect_host_t *host)
     return (collect_clock_estimate(stamps, ROUNDS, &host->offset_ns,
                                    &host->bound_ns) == 0)
                ? 1
-               : fail(host, "its times are not valid");
+               : fail(host, "invalid times");
 }
 
 static ssize_t read_channel(void *arg, void *data, size_t size)
@@ -183,7 +184,7 @@ static ssize_t read_channel(void *arg, void *data, size_t size)
     return collect_channel_read(arg, data, size);
 }
 
-/* Moves the part of the host that the other end knows. */
+/* Moves the fields that the remote end has filled in. */
 static void take_host(collect_host_t *host, collect_host_t *from)
 {
     host->time_ns = from->time_ns;
@@ -215,12 +216,12 @@ static int receive(collect_channel_t *channel, uint64_t max_size,
     }
     ret = collect_reader_open(read_channel, channel, max_size, &reader, error);
     if (ret != 0) {
-        return fail(host, "its answer: %.200s", error);
+        return fail(host, "response: %.200s", error);
     }
     manifest = collect_reader_manifest(reader);
     if (manifest->num_hosts != 1) {
         collect_reader_close(reader);
-        return fail(host, "its answer does not have one host");
+        return fail(host, "the response does not contain exactly one host");
     }
     while ((ret = collect_reader_next(reader, &item, error)) == 1) {
         manifest->hosts[0].files[item.file].data = item.data;
@@ -229,7 +230,7 @@ static int receive(collect_channel_t *channel, uint64_t max_size,
         take_host(host, &manifest->hosts[0]);
     }
     collect_reader_close(reader);
-    return (ret == 0) ? 1 : fail(host, "its answer: %.200s", error);
+    return (ret == 0) ? 1 : fail(host, "response: %.200s", error);
 }
 
 /* Returns 1, or the reason as in fail(). */
@@ -255,14 +256,14 @@ static void explain(const collect_hosts_t *config, collect_host_t *host,
     const char *program = config->srun ? "srun" : "ssh";
 
     if (ret == -ETIMEDOUT) {
-        snprintf(host->error, sizeof(host->error), "it gave no answer for %g s",
+        snprintf(host->error, sizeof(host->error), "no response for %g s",
                  (double)config->timeout_ns / 1e9);
     } else if (channel->said[0] != '\0') {
-        snprintf(host->error, sizeof(host->error),
-                 "it cannot be reached: %.200s", channel->said);
+        snprintf(host->error, sizeof(host->error), "cannot be reached: %.200s",
+                 channel->said);
     } else {
         snprintf(host->error, sizeof(host->error),
-                 "it cannot be reached: %s ended with status %d", program,
+                 "cannot be reached: %s exited with status %d", program,
                  status);
     }
 }
@@ -377,7 +378,7 @@ static int has_more(const collect_host_t *host)
            (host->needed > collect_tar_files(host));
 }
 
-/* Returns 1 if a host can send a process of mean size more than before. */
+/* Returns 1 if the share allows one more process of mean size than before. */
 static int gets_more(const collect_host_t *host, uint64_t share)
 {
     uint64_t used = collect_tar_files(host);
@@ -413,7 +414,7 @@ static void visit_again(const collect_hosts_t *config, const visit_t *visits,
     free(again);
 }
 
-/* Shares what the other hosts leave among those that have more. */
+/* Divides space that other hosts leave unused among those with more data. */
 static void share_rest(const collect_hosts_t *config,
                        collect_manifest_t *manifest)
 {

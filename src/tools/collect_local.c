@@ -22,7 +22,7 @@ typedef struct found {
     int64_t changed_s;
 } found_t;
 
-/* The files of one process, which follow each other. */
+/* The files of one process, which are consecutive. */
 typedef struct group {
     unsigned first, count; /* in `found` */
     int alive;
@@ -35,7 +35,7 @@ typedef struct gathering {
     const collect_local_t *local;
     collect_host_t *host;
     uint64_t clock_ns; /* CLOCK_REALTIME minus CLOCK_MONOTONIC */
-    uint64_t left;     /* bytes for which there is still room */
+    uint64_t left;     /* bytes left for this host */
     found_t *found;
     unsigned num_found, room;
     group_t *groups;
@@ -65,16 +65,16 @@ static mrail_page_status_t make_image(const gathering_t *gathering, int fd,
     }
 }
 
-/* Opens a file of this user. Returns a descriptor, or -1 after counting a file
- * that is not one. The owner is checked even for root: another user may give
- * any name to a file. */
+/* Opens a file of this user. Returns a descriptor. If the file is not valid,
+ * counts it and returns -1. The owner is checked even for root, because another
+ * user may give a file any name. */
 static int open_own(const gathering_t *gathering, const char *path,
                     struct stat *st)
 {
     int fd = mrail_tele_file_open(path, st);
 
     if (fd < 0) {
-        /* ENOENT: the process has ended. */
+        /* ENOENT: the process has exited. */
         gathering->host->foreign += errno == EACCES;
         gathering->host->refused += (errno == ELOOP) || (errno == ENXIO);
         return -1;
@@ -157,7 +157,8 @@ static int group_order(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Files of a process have names that begin alike, and are sorted by name. */
+/* The names of a process's files have a common prefix, and the list is sorted
+ * by name. */
 static void make_groups(gathering_t *gathering)
 {
     group_t *group = NULL;
@@ -277,8 +278,7 @@ static void move_files(gathering_t *gathering, collect_host_t *from)
     }
 }
 
-/* Takes the second samples of a process, if there is room for all of its
- * files. */
+/* Takes the second samples of a process, if all of its files fit. */
 static void take_group(gathering_t *gathering, group_t *group,
                        uint64_t elapsed_ns)
 {
@@ -289,7 +289,7 @@ static void take_group(gathering_t *gathering, group_t *group,
     size = collect_tar_files(&files) + collect_tar_files(&group->earlier);
     gathering->host->needed += (files.num_files > 0) ? size : 0;
     if (files.num_files == 0) {
-        /* The process has ended normally. */
+        /* The process has exited normally. */
     } else if ((size > gathering->left) ||
                (gathering->host->num_files + files.num_files +
                     group->earlier.num_files >

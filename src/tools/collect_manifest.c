@@ -51,8 +51,8 @@ int collect_file_parse(const char *text, mrail_tele_name_t *name,
 
 /* ---- memory ---- */
 
-/* Grows an array by one element. Its room is a power of two, so that the time
- * is linear. Returns the new element, or NULL. */
+/* Grows an array by one element. Its capacity is a power of two, so that the
+ * total time is linear. Returns the new element, or NULL. */
 static void *append(void *array_p, unsigned *count_p, size_t size)
 {
     unsigned count = *count_p;
@@ -109,7 +109,7 @@ unsigned collect_host_count(const collect_host_t *host)
 {
     unsigned count = 0, last = 0;
 
-    /* The files of a process follow each other. */
+    /* The files of a process are adjacent. */
     for (unsigned i = 0; i < host->num_files; ++i) {
         mrail_tele_name_t name;
         int is_earlier;
@@ -231,10 +231,10 @@ refuse(parsing_t *parsing, int ret, const char *format, ...)
 
 static void refuse_member(parsing_t *parsing, const char *key)
 {
-    refuse(parsing, -EINVAL, "it has a manifest without a valid '%s'", key);
+    refuse(parsing, -EINVAL, "the manifest has no valid '%s'", key);
 }
 
-/* Returns the member, or refuses the manifest. */
+/* Returns the member, or rejects the manifest. */
 static const cJSON *member(parsing_t *parsing, const cJSON *object,
                            const char *key,
                            cJSON_bool (*is_type)(const cJSON *))
@@ -248,8 +248,9 @@ static const cJSON *member(parsing_t *parsing, const cJSON *object,
     return item;
 }
 
-/* Returns a whole number of at most `max`, or 0. Larger ones than 2^53 are not
- * exact, because cJSON stores doubles; so are times, to 256 ns. */
+/* Returns a whole number of at most `max`, or 0. Numbers above 2^53 are
+ * inexact, because cJSON stores doubles. Times, for example, are exact to 256
+ * ns. */
 static uint64_t take_uint(parsing_t *parsing, const cJSON *object,
                           const char *key, uint64_t max)
 {
@@ -319,7 +320,7 @@ static void parse_file(parsing_t *parsing, const cJSON *item,
     int is_earlier;
 
     if (file == NULL) {
-        refuse(parsing, -ENOMEM, "it does not fit into memory");
+        refuse(parsing, -ENOMEM, "out of memory");
         return;
     }
     take_text(parsing, item, "name", file->name, sizeof(file->name));
@@ -328,7 +329,8 @@ static void parse_file(parsing_t *parsing, const cJSON *item,
     if ((parsing->ret == 0) &&
         ((collect_file_parse(file->name, &name, &is_earlier) != 0) ||
          (file->size == 0))) {
-        refuse(parsing, -EINVAL, "it has a file '%s', which is none of mrail",
+        refuse(parsing, -EINVAL,
+               "the manifest lists file '%s', which is not a telemetry file",
                file->name);
     }
 }
@@ -340,7 +342,7 @@ static void parse_process(parsing_t *parsing, const cJSON *item,
     char state[2] = "";
 
     if (process == NULL) {
-        refuse(parsing, -ENOMEM, "it does not fit into memory");
+        refuse(parsing, -ENOMEM, "out of memory");
         return;
     }
     process->pid = (uint32_t)take_uint(parsing, item, "pid", UINT32_MAX);
@@ -362,7 +364,7 @@ static void parse_list(parsing_t *parsing, const cJSON *object, const char *key,
     cJSON_ArrayForEach(item, list)
     {
         if (++count > max) {
-            refuse(parsing, -EINVAL, "it has more than %u '%s'", max, key);
+            refuse(parsing, -EINVAL, "more than %u entries in '%s'", max, key);
         }
         if (parsing->ret != 0) {
             return;
@@ -408,13 +410,14 @@ static void parse_host(parsing_t *parsing, const cJSON *item,
     collect_host_t *host = collect_manifest_add(manifest);
 
     if (host == NULL) {
-        refuse(parsing, -ENOMEM, "it does not fit into memory");
+        refuse(parsing, -ENOMEM, "out of memory");
         return;
     }
     take_text(parsing, item, "name", host->name, sizeof(host->name));
     if ((parsing->ret == 0) &&
         (!collect_is_host_name(host->name) || has_host(manifest, host->name))) {
-        refuse(parsing, -EINVAL, "it has a host '%s', which is not valid",
+        refuse(parsing, -EINVAL,
+               "the manifest has an invalid or duplicate host '%s'",
                host->name);
     }
     if (cJSON_HasObjectItem(item, "error")) {
@@ -433,14 +436,13 @@ static void parse_root(parsing_t *parsing, const cJSON *root,
 
     if (!cJSON_IsString(format) ||
         (strcmp(format->valuestring, COLLECT_FORMAT) != 0)) {
-        refuse(parsing, -EINVAL, "it is not an archive of mrail collect");
+        refuse(parsing, -EINVAL, "not a mrail collect archive");
         return;
     }
     version = take_uint(parsing, root, "version", INT32_MAX);
     if ((parsing->ret == 0) && (version != COLLECT_VERSION)) {
         refuse(parsing, -EPROTO,
-               "it has version %u of the format, and this mrail reads "
-               "version %u",
+               "format version %u, but this mrail reads only version %u",
                (unsigned)version, COLLECT_VERSION);
     }
     manifest->time_ns = take_uint(parsing, root, "time_ns", MRAIL_CALLS_MAX_NS);
@@ -449,8 +451,7 @@ static void parse_root(parsing_t *parsing, const cJSON *root,
     cJSON_ArrayForEach(item, hosts)
     {
         if (manifest->num_hosts == COLLECT_MAX_HOSTS) {
-            refuse(parsing, -EINVAL, "it has more than %u hosts",
-                   COLLECT_MAX_HOSTS);
+            refuse(parsing, -EINVAL, "more than %u hosts", COLLECT_MAX_HOSTS);
         }
         if (parsing->ret != 0) {
             return;
@@ -471,7 +472,7 @@ int collect_manifest_parse(const char *text, size_t size,
     pthread_mutex_unlock(&cjson_lock);
     memset(manifest, 0, sizeof(*manifest));
     if (root == NULL) {
-        refuse(&parsing, -EINVAL, "it has a manifest that is not JSON");
+        refuse(&parsing, -EINVAL, "the manifest is not JSON");
         return parsing.ret;
     }
     parse_root(&parsing, root, manifest);

@@ -1,5 +1,5 @@
 /*
- * The manifest of an archive of mrail collect: which hosts, processes and files
+ * The manifest of a mrail collect archive: which hosts, processes and files
  * the archive has, and how the clocks of the hosts differ. It is the first file
  * of an archive, "manifest.json"; mrail-archive(5) describes it.
  *
@@ -25,20 +25,20 @@
 #define COLLECT_MAX_SIZE (UINT64_C(1) << 32) /* bytes of all files */
 #define COLLECT_MAX_NEEDED (UINT64_C(1) << 53)
 
-#define COLLECT_NAME 72      /* room for the name of a host */
-#define COLLECT_FILE_NAME 96 /* room for the name of a file in its host */
-#define COLLECT_ERROR 256    /* room for a message */
+#define COLLECT_NAME 72      /* size of a host name */
+#define COLLECT_FILE_NAME 96 /* size of a file name in the host's directory */
+#define COLLECT_ERROR 256    /* size of a message */
 #define COLLECT_JOB 48
 
 /* The directory of the first samples; see collect_file_t. */
 #define COLLECT_EARLIER "earlier/"
 
 typedef struct collect_file {
-    /* Name in the directory of the host: that of the telemetry file, after
-     * COLLECT_EARLIER if it is the first of two samples of a running process. */
+    /* Name in the host's directory: the name of the telemetry file, prefixed
+     * with COLLECT_EARLIER for the first of a running process's two samples. */
     char name[COLLECT_FILE_NAME];
     uint64_t size; /* bytes */
-    int alive;     /* 1: the process was running */
+    int alive;     /* 1 if the process was running */
     void *data;    /* an image (image.h); NULL after collect_manifest_parse() */
 } collect_file_t;
 
@@ -46,23 +46,23 @@ typedef struct collect_file {
 typedef struct collect_process {
     uint32_t pid;
     char state;
-    double run, delay; /* below 0: unknown */
+    double run, delay; /* negative if unknown */
 } collect_process_t;
 
 typedef struct collect_host {
     char name[COLLECT_NAME];
-    char error[COLLECT_ERROR]; /* why the host is missing; "": it is not */
-    /* Clock of the host minus that of the collector. The true value differs by
+    char error[COLLECT_ERROR]; /* why the host is missing, or "" */
+    /* The host's clock minus the collector's clock. The true value differs by
      * at most bound_ns. */
     int64_t offset_ns;
     uint64_t bound_ns;
-    uint64_t time_ns;   /* time of the second sample, by the host's clock */
+    uint64_t time_ns;   /* time of the second sample, on the host's clock */
     uint64_t sample_ns; /* time between the two samples */
-    /* Bytes that all processes take in an archive, with those that were left
-     * out; 0: unknown. */
+    /* Bytes that all processes would need in an archive, including those left
+     * out; 0 if unknown. */
     uint64_t needed;
     unsigned left_out; /* processes that did not fit */
-    unsigned refused;  /* files that are not valid, or of another version */
+    unsigned refused;  /* files that are invalid, or have another version */
     unsigned foreign;  /* files of other users, which are never read */
     collect_file_t *files;
     unsigned num_files;
@@ -72,13 +72,13 @@ typedef struct collect_host {
 
 typedef struct collect_manifest {
     uint64_t time_ns;      /* CLOCK_REALTIME of the collector */
-    char job[COLLECT_JOB]; /* the only job in the archive; "": all jobs */
+    char job[COLLECT_JOB]; /* the only job in the archive; "" for all jobs */
     collect_host_t *hosts;
     unsigned num_hosts;
 } collect_manifest_t;
 
-/* Parses a text. Returns 0 with *manifest filled in, or with a message that
- * starts with "it": -EPROTO (another version), -EINVAL or -ENOMEM. */
+/* Parses a text. Returns 0 with *manifest filled in, or -EPROTO (another
+ * version), -EINVAL or -ENOMEM with a message without the name of the file. */
 int collect_manifest_parse(const char *text, size_t size,
                            collect_manifest_t *manifest,
                            char error[COLLECT_ERROR]);
@@ -89,7 +89,8 @@ void collect_manifest_write(FILE *stream, const collect_manifest_t *manifest);
 void collect_manifest_cleanup(collect_manifest_t *manifest);
 void collect_host_cleanup(collect_host_t *host);
 
-/* Appends an element that is all zero, and returns it; NULL: no memory. */
+/* Appends an element filled with zeros. Returns it, or NULL if memory runs
+ * out. */
 collect_host_t *collect_manifest_add(collect_manifest_t *manifest);
 collect_file_t *collect_host_add_file(collect_host_t *host);
 collect_process_t *collect_host_add_process(collect_host_t *host);
@@ -99,12 +100,12 @@ collect_process_t *collect_host_add_process(collect_host_t *host);
 int collect_file_parse(const char *text, mrail_tele_name_t *name,
                        int *is_earlier_p);
 
-/* Returns 1 if a text can be the name of a host: letters, digits and ".-_:@[]",
- * but no '-' or '.' in front. Such a name can be a directory, and is no option
- * of ssh or srun. */
+/* Returns 1 if a text can be a host name: letters, digits and ".-_:@[]", but no
+ * leading '-' or '.'. Such a name can be a directory, and cannot be taken for
+ * an option of ssh or srun. */
 int collect_is_host_name(const char *text);
 
-/* Returns the number of running and ended processes with this host's files. */
+/* Returns the number of running and exited processes with files. */
 unsigned collect_host_count(const collect_host_t *host);
 
 #endif

@@ -1,4 +1,4 @@
-/* mrail collect: the other end of a conversation, on a host. */
+/* mrail collect: the remote end of a connection, on a host. */
 #include "config.h"
 #include "tools/collect_hosts.h"
 #include "tools/collect_tar.h"

@@ -26,7 +26,7 @@ void collect_share(const uint64_t *needs, uint64_t *shares, unsigned count,
     for (unsigned i = 0; i < count; ++i) {
         shares[i] = UINT64_MAX; /* not met yet */
     }
-    /* Each round meets at least one need, and raises the level of the others. */
+    /* Each round meets at least one need, and raises the level for the rest. */
     do {
         level = (open > 0) ? left / open : 0;
         met = share_meet(needs, shares, count, level, &left);

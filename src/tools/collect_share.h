@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
-/* Shares `total` among hosts that need at most needs[i] each. Hosts that need
- * less than an equal part leave the rest to the others, which get equal shares.
- * If all needs are met, the rest is divided among all hosts, because a need may
- * have grown. The sum of the shares is at most `total`. */
+/* Divides `total` among hosts that need at most needs[i] each. A host that
+ * needs less than an equal share leaves the rest to the hosts that need more,
+ * which get equal shares. If all needs are met, the rest is divided among all
+ * hosts, because a need may have grown. The sum of the shares is at most
+ * `total`. */
 void collect_share(const uint64_t *needs, uint64_t *shares, unsigned count,
                    uint64_t total);
 

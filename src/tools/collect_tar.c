@@ -22,8 +22,8 @@ int collect_tar_is_built(void)
 
 /* ---- write ---- */
 
-/* The file. libarchive does not hear of errors, because its release 3.6 leaks
- * memory after one. */
+/* The file. Errors are not reported to libarchive, because its release 3.6
+ * leaks memory after an error. */
 typedef struct output {
     int fd;
     int ret; /* 0, or -errno of the first failure */
@@ -142,7 +142,7 @@ int collect_tar_write(int fd, int gzip, const collect_manifest_t *manifest,
     int ret;
 
     if (archive == NULL) {
-        snprintf(error, COLLECT_ERROR, "libarchive cannot write it");
+        snprintf(error, COLLECT_ERROR, "libarchive cannot write the archive");
         return -ENOMEM;
     }
     ret = write_manifest(archive, manifest, mtime);
@@ -168,7 +168,7 @@ struct collect_reader {
     collect_read_func_t read;
     void *arg;
     int read_error; /* 0, or -errno of `read` */
-    uint64_t left;  /* bytes that the files may still have */
+    uint64_t left;  /* bytes that the remaining files may have */
     collect_manifest_t manifest;
     unsigned host, file; /* the next file */
     char buffer[BUFFER];
@@ -203,7 +203,7 @@ static int reader_refuse(const collect_reader_t *reader, int ret,
         snprintf(error, COLLECT_ERROR, "%s", what);
         return ret;
     }
-    snprintf(error, COLLECT_ERROR, "it cannot be read: %s",
+    snprintf(error, COLLECT_ERROR, "cannot be read: %s",
              strerror(-reader->read_error));
     return reader->read_error;
 }
@@ -211,11 +211,11 @@ static int reader_refuse(const collect_reader_t *reader, int ret,
 static int reader_cut_off(const collect_reader_t *reader,
                           char error[COLLECT_ERROR])
 {
-    return reader_refuse(reader, -ENODATA, "it is truncated or damaged", error);
+    return reader_refuse(reader, -ENODATA, "truncated or damaged", error);
 }
 
-/* Reads the header of the next entry, which must be a plain file. Returns 1, or
- * 0 at the end, or -errno. */
+/* Reads the header of the next entry, which must be a regular file. Returns 1,
+ * or 0 at the end, or -errno. */
 static int reader_header(collect_reader_t *reader, struct archive_entry **entry)
 {
     int ret = archive_read_next_header(reader->archive, entry);
@@ -260,19 +260,19 @@ static int reader_manifest(collect_reader_t *reader, char error[COLLECT_ERROR])
     if ((ret <= 0) ||
         (strcmp(archive_entry_pathname(entry), COLLECT_MANIFEST) != 0) ||
         (archive_entry_size(entry) > COLLECT_MAX_MANIFEST)) {
-        return reader_refuse(reader, -EINVAL,
-                             "it is not an archive of mrail collect", error);
+        return reader_refuse(reader, -EINVAL, "not a mrail collect archive",
+                             error);
     }
     size = (size_t)archive_entry_size(entry);
     text = malloc(size + 1);
     if (text == NULL) {
-        snprintf(error, COLLECT_ERROR, "it does not fit into memory");
+        snprintf(error, COLLECT_ERROR, "out of memory");
         return -ENOMEM;
     }
     ret = reader_data(reader, text, size);
     if (ret != 0) {
-        ret = reader_refuse(reader, -EINVAL, "it is truncated in its manifest",
-                            error);
+        ret =
+            reader_refuse(reader, -EINVAL, "the manifest is truncated", error);
     } else {
         ret = collect_manifest_parse(text, size, &reader->manifest, error);
     }
@@ -288,13 +288,14 @@ static int reader_start(collect_reader_t *reader, char error[COLLECT_ERROR])
     if ((archive == NULL) ||
         (archive_read_support_filter_gzip(archive) != ARCHIVE_OK) ||
         (archive_read_support_format_tar(archive) != ARCHIVE_OK)) {
-        snprintf(error, COLLECT_ERROR, "it cannot be read by this libarchive");
+        snprintf(error, COLLECT_ERROR,
+                 "this libarchive cannot read tar or gzip files");
         return -ENOSYS;
     }
     if (archive_read_open(archive, reader, NULL, reader_read, NULL) !=
         ARCHIVE_OK) {
-        return reader_refuse(reader, -EINVAL,
-                             "it is not an archive of mrail collect", error);
+        return reader_refuse(reader, -EINVAL, "not a mrail collect archive",
+                             error);
     }
     return reader_manifest(reader, error);
 }
@@ -306,7 +307,7 @@ int collect_reader_open(collect_read_func_t read, void *arg, uint64_t max_size,
     int ret;
 
     if (reader == NULL) {
-        snprintf(error, COLLECT_ERROR, "it does not fit into memory");
+        snprintf(error, COLLECT_ERROR, "out of memory");
         return -ENOMEM;
     }
     reader->read = read;
@@ -353,17 +354,16 @@ static int reader_take(collect_reader_t *reader, const collect_file_t *file,
              reader->manifest.hosts[reader->host].name, file->name);
     if ((strcmp(archive_entry_pathname(entry), name) != 0) ||
         ((uint64_t)archive_entry_size(entry) != file->size)) {
-        snprintf(error, COLLECT_ERROR,
-                 "it has other files than its manifest says");
+        snprintf(error, COLLECT_ERROR, "the files do not match the manifest");
         return -EINVAL;
     }
     if (file->size > reader->left) {
-        snprintf(error, COLLECT_ERROR, "it is larger than it may be");
+        snprintf(error, COLLECT_ERROR, "larger than the maximum size");
         return -EFBIG;
     }
     data = malloc((size_t)file->size);
     if (data == NULL) {
-        snprintf(error, COLLECT_ERROR, "it does not fit into memory");
+        snprintf(error, COLLECT_ERROR, "out of memory");
         return -ENOMEM;
     }
     ret = reader_data(reader, data, (size_t)file->size);
@@ -420,7 +420,7 @@ int collect_tar_is_built(void)
 
 static int not_built(char error[COLLECT_ERROR])
 {
-    snprintf(error, COLLECT_ERROR, "it needs a build with libarchive");
+    snprintf(error, COLLECT_ERROR, "this build has no libarchive");
     return -ENOSYS;
 }
 

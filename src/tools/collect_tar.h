@@ -1,10 +1,10 @@
 /*
- * Archives of mrail collect as streams: a POSIX tar, which may be compressed
- * by gzip. The first entry is the manifest. The files of all hosts follow, in
- * the order of the manifest, as HOST/NAME. libarchive reads and writes them.
+ * mrail collect archives as streams: a POSIX tar, optionally compressed with
+ * gzip. The first entry is the manifest. The files of all hosts follow, in the
+ * order of the manifest, as HOST/NAME. libarchive reads and writes them.
  *
- * The reader trusts nothing: it takes only the entries that the manifest names,
- * with their sizes, and holds one entry in memory.
+ * The reader trusts nothing: it accepts only the entries that the manifest
+ * names, with their sizes, and holds one entry in memory.
  *
  * A build without libarchive contains the functions, but they fail with
  * -ENOSYS.
@@ -49,12 +49,12 @@ typedef ssize_t (*collect_read_func_t)(void *arg, void *data, size_t size);
 typedef struct collect_reader collect_reader_t;
 
 /* Reads the manifest. `max_size` limits the bytes of all files. Returns 0, or
- * -errno with a message that starts with "it". */
+ * -errno with a message without the name of the archive. */
 int collect_reader_open(collect_read_func_t read, void *arg, uint64_t max_size,
                         collect_reader_t **reader_p, char error[COLLECT_ERROR]);
 
-/* The manifest is valid until collect_reader_close(). The caller may take
- * arrays out of it, and then sets them to NULL and 0. */
+/* The manifest is valid until collect_reader_close(). A caller that takes over
+ * an array must set it to NULL in the manifest, and its length to 0. */
 collect_manifest_t *collect_reader_manifest(collect_reader_t *reader);
 
 /* A file of the archive. */

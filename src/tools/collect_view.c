@@ -46,8 +46,9 @@ static void remove_files(const char *dir)
     (void)rmdir(dir);
 }
 
-/* Removes the directory once the other end of the pipe is closed, which the end
- * of the viewer does in any case. The signals of a terminal must not end it. */
+/* Removes the directory once the other end of the pipe is closed, which
+ * happens however the viewer terminates. Terminal signals must not kill this
+ * process. */
 _Noreturn static void clean_up(const collect_view_t *view, int fd)
 {
     char byte;
@@ -77,7 +78,7 @@ static void start_cleaner(const opening_t *opening)
     int fds[2];
 
     if (pipe2(fds, O_CLOEXEC) != 0) {
-        mrail_tool_fail(opening->command, "cannot make a pipe: %s",
+        mrail_tool_fail(opening->command, "cannot create a pipe: %s",
                         strerror(errno));
     }
     cleaner = fork();
@@ -100,7 +101,7 @@ static void make_dir(const opening_t *opening)
     const char *variable = getenv("TMPDIR");
     const char *parent =
         ((variable != NULL) && (*variable != '\0')) ? variable : "/tmp";
-    /* Room for the name of a file must remain in a path. */
+    /* A path must leave space for a file name. */
     size_t room = sizeof(view->dir) - sizeof(COLLECT_EARLIER);
     int length = snprintf(view->dir, room, "%s/mrail-archive.XXXXXX", parent);
 
@@ -110,21 +111,21 @@ static void make_dir(const opening_t *opening)
                         parent);
     }
     if (mkdtemp(view->dir) == NULL) {
-        mrail_tool_fail(opening->command, "cannot make a directory in %s: %s",
+        mrail_tool_fail(opening->command, "cannot create a directory in %s: %s",
                         parent, strerror(errno));
     }
     snprintf(view->earlier, sizeof(view->earlier), "%.*s/%s", (int)room,
              view->dir, "earlier");
     start_cleaner(opening);
     if (mkdir(view->earlier, 0700) != 0) {
-        mrail_tool_fail(opening->command, "cannot make %s: %s", view->earlier,
+        mrail_tool_fail(opening->command, "cannot create %s: %s", view->earlier,
                         strerror(errno));
     }
 }
 
 /* ---- files ---- */
 
-/* Returns an open file with the data, whose name is free. */
+/* Writes the data to a new file. Returns its descriptor. */
 static int write_file(const opening_t *opening, const char *path,
                       const void *data, size_t size)
 {
@@ -143,14 +144,15 @@ static int write_file(const opening_t *opening, const char *path,
         done += (size_t)ret;
     }
     if ((fd < 0) || (done < size)) {
-        mrail_tool_fail(
-            opening->command, "cannot unpack %s to %s: %s", opening->path, path,
-            (errno == EEXIST) ? "it has a file twice" : strerror(errno));
+        mrail_tool_fail(opening->command, "cannot unpack %s to %s: %s",
+                        opening->path, path,
+                        (errno == EEXIST) ? "duplicate file in the archive"
+                                          : strerror(errno));
     }
     return fd;
 }
 
-/* Keeps the lock of a running process until this process ends. */
+/* Holds a lock, as a running process would, until this process exits. */
 static void hold_file(const opening_t *opening, int fd)
 {
     struct rlimit limit;
@@ -302,7 +304,7 @@ static void unpack_all(opening_t *opening, collect_reader_t *reader)
     } else if (ret != 0) {
         mrail_tool_fail(opening->command, "%s: %s", opening->path, error);
     } else if (opening->unpacked == 0) {
-        mrail_tool_fail(opening->command, "%s: it contains no telemetry",
+        mrail_tool_fail(opening->command, "%s: no telemetry in this archive",
                         opening->path);
     }
 }
@@ -334,7 +336,7 @@ static collect_reader_t *open_reader(const opening_t *opening, int *fd)
     if (!collect_tar_is_built()) {
         mrail_tool_fail(opening->command,
                         "--archive: this build has no libarchive; install "
-                        "libarchive-dev and build mrail again");
+                        "libarchive-dev and rebuild mrail");
     }
     if (*fd < 0) {
         mrail_tool_fail(opening->command, "%s: %s", opening->path,

@@ -1,14 +1,14 @@
 /*
- * For the viewers: an archive of mrail collect as a directory of telemetry
+ * For the viewers: a mrail collect archive as a directory of telemetry
  * files, which the same functions read as those of this machine. For tools
  * only: prints to stderr, and may exit.
  *
- * The directory is private, and a child process removes it when this process
- * ends in any way. Differences to a directory of this machine:
+ * The directory is private, and a child process removes it however this process
+ * terminates. The differences from a local directory are:
  *
  * - The host of a file is part of its name; see mrail_tele_file_host().
- * - All times are CLOCK_REALTIME of the machine that collected. The viewer is
- *   given the bound of the error for each host.
+ * - All times are CLOCK_REALTIME of the collecting machine. The viewer is given
+ *   a bound on the error for each host.
  * - The files of processes that were running are locked, so that they count as
  *   running.
  */
@@ -23,23 +23,23 @@ typedef struct collect_view {
     char earlier[MRAIL_TELE_PATH / 2]; /* the first samples */
     collect_manifest_t manifest;       /* files are without data */
     pages_host_t *hosts;               /* manifest.num_hosts of them */
-    unsigned lost_files; /* files that were cut off, or are not valid */
+    unsigned lost_files;               /* files that are truncated or invalid */
 } collect_view_t;
 
-/* Opens the archive at `path`; "-" is stdin. Says on stderr when and where it
- * was collected, how well its times are aligned, and what is missing. Exits with
- * a message if there is nothing to show. Call it once, before threads and other
- * children are started. */
+/* Opens the archive at `path`; "-" is stdin. Prints to stderr when and where it
+ * was collected, how well its times are aligned, and what is missing. Exits
+ * with a message if there is nothing to show. Call it once, before threads and
+ * other children are started. */
 collect_view_t *collect_view_open(const char *command, const char *path);
 
 /* Removes the directory immediately. `view` may be NULL. */
 void collect_view_close(collect_view_t *view);
 
-/* Returns the process of a host, or NULL if it was not running. */
+/* Returns a process on a host, or NULL if it was not running. */
 const collect_process_t *collect_view_process(const collect_view_t *view,
                                               int host, unsigned pid);
 
-/* Returns the time of the last samples of a host, by the clock of the view. */
+/* Returns the time of a host's last samples, on the clock of the view. */
 uint64_t collect_view_time(const collect_view_t *view, int host);
 
 #endif

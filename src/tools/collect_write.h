@@ -4,10 +4,10 @@
 
 #include "tools/collect_manifest.h"
 
-/* Writes an archive with mode 0600 under another name, and then renames it, so
- * that the file is always whole. SIGINT and SIGTERM leave nothing behind. "-" is
- * stdout. Names that end in ".gz" or ".tgz" are compressed. Exits with a message
- * if this fails. Returns the size of the file, or 0 for stdout. */
+/* Writes the archive to a temporary file (mode 0600) and renames it, so that a
+ * partial file is never visible. SIGINT and SIGTERM leave nothing behind. "-"
+ * is stdout. Files whose names end in ".gz" or ".tgz" are compressed. Exits
+ * with a message on failure. Returns the size of the file, or 0 for stdout. */
 uint64_t collect_write_file(const char *command, const char *path,
                             const collect_manifest_t *manifest);
 

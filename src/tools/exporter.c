@@ -102,8 +102,7 @@ static int serve(exporter_t *exporter, exporter_listen_t *address)
     if (!exporter_http_is_built()) {
         mrail_tool_fail(COMMAND,
                         "this build has no HTTP server; install "
-                        "libmicrohttpd-dev and build mrail again, or use "
-                        "--print");
+                        "libmicrohttpd-dev and rebuild mrail, or use --print");
     }
     /* Report an invalid directory now, not at the first scrape. */
     ret = mrail_page_each(exporter->dir, NULL, NULL);
@@ -154,9 +153,10 @@ static const mrail_option_t options[] = {
     {"--keep", "TIME",
      "time for which killed processes are exported, 0 to 3600 seconds (300)",
      MRAIL_OPTION_SECONDS, FIELD(keep_s), 0, 3600000, NULL},
-    {"--max-jobs", "N", "number of jobs, 1 to 1000 (32)", MRAIL_OPTION_UNSIGNED,
-     FIELD(exporter.limits.max_jobs), 1, 1000, NULL},
-    {"--max-ranks", "N", "number of processes of a job, 1 to 10000 (256)",
+    {"--max-jobs", "N", "maximum number of jobs, 1 to 1000 (32)",
+     MRAIL_OPTION_UNSIGNED, FIELD(exporter.limits.max_jobs), 1, 1000, NULL},
+    {"--max-ranks", "N",
+     "maximum number of processes per job, 1 to 10000 (256)",
      MRAIL_OPTION_UNSIGNED, FIELD(exporter.limits.max_ranks), 1, 10000, NULL},
     {"--dir", "DIR",
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "

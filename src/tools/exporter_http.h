@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* Limits of clients. A request and its response must be complete within
+/* Client limits. A request and its response must be complete within
  * EXPORTER_HTTP_LIMIT_MS after the connection was accepted. If there are more
  * than EXPORTER_HTTP_CLIENTS connections, the oldest one is closed, so that
  * slow clients do not block other clients. The library rejects connections

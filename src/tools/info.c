@@ -21,8 +21,8 @@ static const mrail_option_t info_options[] = {
      "meaning",
      MRAIL_OPTION_FLAG, FIELD(config), 0, 0, NULL},
     {"--memory", NULL,
-     "run a job and show the memory of the transport in each rank: buffers, "
-     "queues, tables. Options of mrail run select the job (-np 32 --soft 2x4)",
+     "run a job and show the transport's memory per rank: buffers, queues, "
+     "tables. Options of mrail run select the job (-np 32 --soft 2x4)",
      MRAIL_OPTION_FLAG, FIELD(memory), 0, 0, NULL},
     {"--events", NULL,
      "show the rail events of this user's processes on this machine, including "
@@ -35,7 +35,7 @@ static const mrail_option_t info_options[] = {
     {"--job", "NAME", "with --events, show only the processes of this job",
      MRAIL_OPTION_TEXT, FIELD(job), 0, 0, NULL},
     {"--archive", "FILE",
-     "with --events, show the events in an archive of mrail collect",
+     "with --events, show the events in a mrail collect archive",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {"--json", NULL, "print one JSON object", MRAIL_OPTION_FLAG, FIELD(json), 0,
      0, NULL},

@@ -13,12 +13,12 @@
  * is invalid or excludes all ports. */
 int mrail_info_rails(int json);
 
-/* Runs a job through `mrail run` with the options `run`, and shows the memory
- * of the transport in each rank. Returns an exit status. */
+/* Runs a job through `mrail run` with the options `run`, and shows the
+ * transport's memory per rank. Returns an exit status. */
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
 /* Prints the events in the telemetry pages of this user's processes, sorted by
- * time, or in an archive of mrail collect. If `dir` is NULL, uses pages_dir();
+ * time, or in a mrail collect archive. If `dir` is NULL, uses pages_dir();
  * if `job` is NULL, includes all jobs. Returns an exit status. */
 int mrail_info_events(const char *dir, const char *job, const char *archive,
                       int json);

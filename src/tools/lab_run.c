@@ -106,8 +106,7 @@ static void check_programs(const lab_t *lab)
         }
         if (!is_program(programs[i].name)) {
             mrail_tool_fail(LAB_COMMAND,
-                            "the program %s is not on PATH; install the "
-                            "package %s",
+                            "%s not found in PATH; install the %s package",
                             programs[i].name, programs[i].package);
         }
     }

@@ -1,7 +1,7 @@
 /*
- * The program mrail: `mrail COMMAND ...` executes the program mrail-COMMAND in
- * the libexec directory of this installation. It knows only a one-line
- * description of each command.
+ * The mrail front end: `mrail COMMAND ...` executes mrail-COMMAND from the
+ * libexec directory of this installation. Only the one-line summaries of the
+ * commands are built in.
  */
 #include "config.h"
 #include "tools/tool.h"

@@ -315,7 +315,7 @@ static const char *value_of(const mrail_command_t *command,
     *taken_p = 1;
     if (option->value == NULL) {
         if (equals != NULL) {
-            mrail_tool_usage(command->name, "%.*s does not have a value",
+            mrail_tool_usage(command->name, "%.*s does not take a value",
                              (int)length, argv[0]);
         }
         return NULL;

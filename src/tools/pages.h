@@ -50,7 +50,7 @@ void pages_read(pages_t *pages, const char *command, const char *dir,
 int pages_try_read(pages_t *pages, const char *dir, int64_t oldest_s);
 void pages_cleanup(pages_t *pages);
 
-/* Returns the name of the host of a page in an archive, or NULL. */
+/* Returns the host name of a page in an archive, or NULL. */
 static inline const char *pages_host_name(const pages_t *pages,
                                           const pages_item_t *item)
 {

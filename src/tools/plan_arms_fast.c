@@ -1,6 +1,6 @@
 /*
  * The method FAST. Source: [FAST]. The bytes between two nodes are first
- * divided evenly over the rails, so that the NICs of a node are equally loaded.
+ * split evenly across the rails, so that the NICs of a node are equally loaded.
  * Then stages follow, in which each node sends to at most one node and receives
  * from at most one node (plan_arms_stages.c). The traffic within nodes overlaps
  * with the stages.

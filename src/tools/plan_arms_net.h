@@ -38,7 +38,7 @@ typedef struct plan_arms_net {
     /* Link number between a GPU and the switch, by direction and rank;
      * MRAIL_PLAN_NONE if there is no link. */
     uint32_t *to_switch[PLAN_ARMS_WAYS];
-    /* Link number between two GPUs, by rank and place of the other rank;
+    /* Link number between two GPUs, by rank and the other rank's `place`;
      * MRAIL_PLAN_NONE if there is no link. */
     uint32_t *gpu_link;
     uint32_t *place; /* index of a rank in its node, by rank */

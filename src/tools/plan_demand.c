@@ -32,7 +32,7 @@ typedef struct kind_ops {
     /* Called before the first row. Returns 0, or -errno with a message in
      * maker->why. May be NULL. */
     int (*prepare)(generator_t *generator);
-    /* Fills maker->row, which is initially zero. The entry of the sender itself
+    /* Fills maker->row, which is initially zero. The sender's own entry
      * is ignored. */
     void (*fill)(generator_t *generator, unsigned from);
 } kind_ops_t;

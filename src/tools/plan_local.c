@@ -18,8 +18,8 @@ int plan_this_node(char **text_p, char *why, size_t size)
 {
     snprintf(
         why, size,
-        "--topo this requires a build with hwloc (install libhwloc-dev and run "
-        "configure again); give --topo FILE");
+        "--topo this requires a build with hwloc (install libhwloc-dev and "
+        "rebuild mrail); give --topo FILE");
     return -ENOTSUP;
 }
 
@@ -72,7 +72,7 @@ static void find_rails(machine_t *machine, unsigned *all_p)
 
 /* ---- Capacities ---- */
 
-/* Returns the rate of the port in Gb/s as its driver reports it ("400 Gb/sec
+/* Returns the port rate in Gb/s as its driver reports it ("400 Gb/sec
  * (4X NDR)"), or 0 if unknown. */
 static double port_rate(const char *device)
 {
@@ -92,7 +92,7 @@ static double port_rate(const char *device)
     return gbps;
 }
 
-/* Returns the rate of a rail in Gb/s, from its port or its PCI slot, or 0 if
+/* Returns a rail's rate in Gb/s, from its port or its PCI slot, or 0 if
  * unknown. The ports of a machine that was read from a file (HWLOC_XMLFILE) are
  * unknown. */
 static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
@@ -169,7 +169,8 @@ static void write_ranks(machine_t *machine, FILE *stream)
         }
     }
     if (num == 0) {
-        fprintf(stream, "ranks * %u single-rail # no GPU: one for each rail\n",
+        fprintf(stream,
+                "ranks * %u single-rail # no GPU found: one rank per rail\n",
                 machine->num_rails);
         return;
     }

@@ -46,7 +46,7 @@ proc_threads_t proc_threads(unsigned pid)
     return threads;
 }
 
-/* The state follows the name of the program, which may contain any
+/* The state follows the program name, which may contain any
  * characters. */
 char proc_state(unsigned pid)
 {

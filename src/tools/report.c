@@ -24,12 +24,12 @@
 
 typedef struct report {
     const char *dir;
-    const char *file;     /* the archive; NULL: this machine */
+    const char *file;     /* the archive; NULL for this machine */
     collect_view_t *view; /* of the archive */
     const char *job;
-    const char *path;  /* NULL: no page */
-    double time_s;     /* 0: no limit */
-    double interval_s; /* 0: the default */
+    const char *path;  /* NULL for no page */
+    double time_s;     /* 0 for no limit */
+    double interval_s; /* 0 for the default */
     int json, force;
     FILE *stream;
     report_model_t model;
@@ -54,8 +54,8 @@ static void catch_signals(void)
 
 /* ---- the file ---- */
 
-/* Opens the file before the recording. An old report stays whole until the new
- * one is written. */
+/* Opens the file before the recording. An old report remains intact until the
+ * new one is written. */
 static void open_file(report_t *report)
 {
     int fd = open(report->path,
@@ -159,14 +159,14 @@ static report_end_t record(report_t *report)
     return end;
 }
 
-/* Returns the time of the report: the current time, or that of the archive. */
+/* Returns the time of the report: the current time, or the archive's time. */
 static uint64_t now(const report_t *report)
 {
     return (report->view != NULL) ? report_archive_time(report->view)
                                   : mrail_page_now();
 }
 
-/* Collects what is known of the job. */
+/* Collects all data of the job. */
 static void collect(report_t *report, int is_live)
 {
     report_end_t end =
@@ -205,7 +205,7 @@ static int start(report_t *report)
     }
     report_find(files);
     model->samples = (unsigned)files->is_still;
-    /* The processes may have ended since then. */
+    /* The processes may have exited since then. */
     if (model->num_processes == 0) {
         mrail_tool_fail(COMMAND, "job %s ended before its files were read",
                         files->job);
@@ -258,7 +258,7 @@ static const mrail_option_t options[] = {
      "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
-    {"--archive", "FILE", "report on a job in an archive of mrail collect",
+    {"--archive", "FILE", "report on a job from a mrail collect archive",
      MRAIL_OPTION_TEXT, FIELD(file), 0, 0, NULL},
     {.names = NULL}};
 
@@ -274,10 +274,10 @@ static const mrail_command_t command = {
         "over time, failures, the load of the rails, the slowest ranks, counters and\n"
         "parameters. The page needs no network.\n"
         "\n"
-        "Follows a running job until it ends. Of a job that has ended abnormally, it\n"
+        "Follows a running job until it ends. For a job that ended abnormally, it\n"
         "reports what the telemetry files still contain. Without JOB, there must be\n"
-        "only one job, or only one that runs. With --archive, the page has the ranks\n"
-        "of all hosts in the archive, at the time at which it was collected.\n",
+        "only one job, or only one running job. With --archive, the page shows the\n"
+        "ranks of all hosts in the archive, at the time it was collected.\n",
     .options = options,
     .epilog = "Exit status: 0 done, 1 no such job, or failure, 2 usage.\n",
     .operands = 1};
@@ -288,7 +288,7 @@ static void check_options(const report_t *report)
         mrail_tool_usage(COMMAND, "give -o FILE, or --json");
     }
     if ((report->path == NULL) && report->force) {
-        mrail_tool_usage(COMMAND, "--force needs -o FILE");
+        mrail_tool_usage(COMMAND, "--force requires -o FILE");
     }
     if ((report->file != NULL) &&
         ((report->dir != NULL) || (report->time_s > 0) ||

@@ -3,8 +3,8 @@
  *
  *   report.c         options, the loop
  *   report_files.c   the telemetry files of the job
- *   report_rings.c   records of processes that do not change any more
- *   report_archive.c an archive of mrail collect
+ *   report_rings.c   records of processes that have exited, or of an archive
+ *   report_archive.c a mrail collect archive
  *   report_env.c     parameters, from the environment of a rank
  *   report_model.c   collects the samples of a job
  *   report_events.c  the events of its processes
@@ -30,7 +30,7 @@
 
 typedef struct report_rail {
     char name[48];    /* such as "mlx5_0:1" */
-    uint64_t nominal; /* bytes per second of the port; 0: unknown */
+    uint64_t nominal; /* bytes per second of the port; 0 if unknown */
     uint64_t before;  /* bytes that are not in the series */
     uint64_t bytes;   /* all bytes, at the last sample */
     uint64_t stalled_ns, idle_ns;
@@ -54,15 +54,15 @@ typedef struct report_comm {
 typedef enum report_state {
     REPORT_RUNNING,
     REPORT_ENDED,  /* it has removed its page */
-    REPORT_KILLED, /* it ended, and its page remains */
+    REPORT_KILLED, /* it was killed, and its page remains */
     REPORT_LOST    /* its page is no longer valid */
 } report_state_t;
 
 typedef struct report_process {
-    uint64_t id; /* by which its peers know it; 0: unknown */
+    uint64_t id; /* by which its peers know it; 0 if unknown */
     int rank;
     unsigned pid;
-    int host; /* index of its host in an archive; -1: this machine */
+    int host; /* index of its host in an archive; -1 for this machine */
     report_state_t state;
     char program[64];
     uint64_t start_ns;
@@ -93,14 +93,14 @@ typedef struct report_event {
     uint64_t time_ns;
     const report_process_t *process;
     report_kind_t kind;
-    int rail;        /* index among the rails of the process; -1: unknown */
+    int rail;        /* index among the rails of the process; -1 if unknown */
     int is_recovery; /* something works again */
-    uint64_t peer;   /* id; 0: none */
+    uint64_t peer;   /* id; 0 if none */
     char text[120];
 } report_event_t;
 
-/* Further events are counted. Events of ports, of which there are few, have
- * room of their own. */
+/* Further events are only counted. The few port events have a limit of their
+ * own. */
 #define REPORT_EVENTS 4000u
 #define REPORT_PORT_EVENTS 1000u
 
@@ -113,28 +113,28 @@ typedef struct report_param {
 #define REPORT_PLANS 64u
 
 typedef enum report_end {
-    REPORT_BY_JOB,    /* its processes have ended */
+    REPORT_BY_JOB,    /* its processes have exited */
     REPORT_BY_TIME,   /* --time */
     REPORT_BY_SIGNAL, /* SIGINT or SIGTERM */
-    REPORT_NOT_LIVE,  /* they had ended before the recording */
+    REPORT_NOT_LIVE,  /* they had exited before the recording */
     REPORT_OF_ARCHIVE /* the files are those of an archive */
 } report_end_t;
 
-/* An archive of mrail collect, from which the report is made. */
+/* The mrail collect archive that the report is based on. */
 typedef struct report_archive {
     uint64_t time_ns;  /* when it was collected */
-    uint64_t bound_ns; /* the largest bound of the error of a host's clock */
+    uint64_t bound_ns; /* the largest error bound of a host's clock */
     const pages_host_t *hosts;
     unsigned num_hosts;
     unsigned num_missing; /* hosts that are missing */
-    unsigned left_out;    /* processes for which it had no room */
-    unsigned lost_files;  /* files that were cut off */
+    unsigned left_out;    /* processes that did not fit */
+    unsigned lost_files;  /* files that are truncated or invalid */
 } report_archive_t;
 
 typedef struct report_model {
     char job[48];
     char host[64];                   /* or the number of hosts, as text */
-    const report_archive_t *archive; /* NULL: this machine */
+    const report_archive_t *archive; /* NULL for this machine */
     uint64_t begin_ns, end_ns;       /* the recording */
     uint64_t interval_ns;
     uint64_t samples;
@@ -151,7 +151,7 @@ typedef struct report_model {
     unsigned files_refused;
     report_param_t params[REPORT_PARAMS];
     unsigned num_params;
-    int params_rank; /* the rank whose parameters they are; -1: none */
+    int params_rank;           /* rank of `params`; -1 if none */
     mrail_plans_comm_t *plans; /* the last forecast of each communicator */
     unsigned num_plans;
     unsigned more_plans; /* those that did not fit */
@@ -182,7 +182,7 @@ int report_calls(report_process_t *process, const mrail_calls_t *calls);
 void report_earlier(report_model_t *model, report_process_t *process,
                     const mrail_page_t *earlier);
 
-/* Adds a record of a process that has ended, or of an archive. `offset_ns` is
+/* Adds a record of a process that has exited, or of an archive. `offset_ns` is
  * CLOCK_REALTIME minus the clock of the record. */
 void report_record(report_model_t *model, report_process_t *process,
                    const mrail_ring_record_t *record, uint64_t offset_ns);
@@ -209,9 +209,9 @@ typedef struct report_facts {
     uint64_t failovers; /* lanes that failed */
     unsigned num_rails; /* rails with different names */
     unsigned num_running, num_killed, num_lost;
-    /* The communicator by which ranks are compared; 0: none. */
+    /* The communicator by which ranks are compared; 0 if none. */
     uint64_t comm;
-    int slowest;       /* index of a process; -1: none stands out */
+    int slowest;       /* index of a process; -1 if none stands out */
     double slowest_s;  /* by how much longer it computed than the median */
     double computed_s; /* that median */
 } report_facts_t;
@@ -231,7 +231,7 @@ int report_rail_index(const report_rails_t *rails, const char *name);
 const report_comm_t *report_comm_of(const report_process_t *process,
                                     uint64_t id);
 
-/* Returns the name of the host of a process in an archive, or NULL. */
+/* Returns the host name of a process in an archive, or NULL. */
 static inline const char *report_host_of(const report_model_t *model,
                                          const report_process_t *process)
 {

@@ -1,4 +1,4 @@
-/* The statements of a report about an archive of mrail collect. */
+/* The statements of a report about a mrail collect archive. */
 #include "config.h"
 #include "tools/report_files.h"
 

@@ -3,7 +3,7 @@
 
 /* ---- bandwidth ---- */
 
-/* The last interval of the grid may be shorter than the others. */
+/* The last interval of the grid may be shorter than the other intervals. */
 function interval(index) {
     const grid = data.grid;
     const from = grid.begin_s + index * grid.width_s;
@@ -130,24 +130,24 @@ function showBandwidth() {
     const host = section("bandwidth");
     const recording = data.recording;
     if (data.grid.points === 0) {
-        host.append(note("Nothing is known about the bandwidth over time: the " +
-            (data.archive !== null ? "archive has no records of chunks." :
-                "job had ended, and left no records of chunks.")));
+        host.append(note("The bandwidth over time is unknown: the " +
+            (data.archive !== null ? "archive contains no chunk records." :
+                "job had ended and left no chunk records.")));
         return;
     }
     host.append(note(recording.live ?
-        "Bytes that the processes sent and fetched, rail upon rail, in " +
+        "Bytes that the processes sent and fetched, stacked by rail, in " +
         "intervals of " + seconds(data.grid.width_s) + "." +
         (data.totals.bytes_before > 0 ? " The " +
             amount(data.totals.bytes_before) + " before the recording are " +
             "not in the chart." : "") :
-        (data.archive !== null ? "The archive has the last records of the " +
-            "processes, or what they carried between its two samples, and the " +
-            "chart shows these" :
+        (data.archive !== null ? "The chart shows the last records of the " +
+            "processes in the archive, or the bytes that they carried " +
+            "between its two samples" :
             "The job had ended, so the chart shows the last records of its " +
             "processes") + ", in intervals of " + seconds(data.grid.width_s) +
         "." + (data.archive !== null && data.archive.hosts.length > 1 ?
-            " Rails of the same name on several hosts are one rail here." :
+            " Rails with the same name on several hosts are shown as one." :
             "")));
     const select = el("select", {"aria-label": "ranks"},
         el("option", {value: ""}, "all ranks"),

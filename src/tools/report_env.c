@@ -49,8 +49,9 @@ static char *read_environ(unsigned pid, size_t *length_p)
     return text;
 }
 
-/* In another container, the process id may be that of another process. The
- * environment is that of the job if a variable has its name. */
+/* Returns 1 if the environment belongs to a process of the job, which it does
+ * if a variable contains the job's name. In another container, the same process
+ * id may denote another process. */
 static int is_of_job(const char *text, size_t length, const char *job)
 {
     for (const char *p = text; p < text + length; p += strlen(p) + 1) {

@@ -101,8 +101,8 @@ static int double_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Finds the rank that computes longest, if one does so for much longer than the
- * others. Without memory, none is found. */
+/* Finds the rank that computes longest, if it computes much longer than the
+ * other ranks. Finds none if memory runs out. */
 static void find_slowest(const report_model_t *model, report_facts_t *facts)
 {
     double *times = calloc(model->num_processes + 1, sizeof(*times));
@@ -213,7 +213,7 @@ static void add_name(names_t *names, const char *name)
     }
 }
 
-/* Ends the list with the number of the others. */
+/* Ends the list with the number of names that were left out. */
 static void end_names(names_t *names)
 {
     size_t used = strlen(names->text);
@@ -301,7 +301,7 @@ static void summarise_ranks(FILE *stream, const report_model_t *model,
     }
     if (facts->slowest >= 0) {
         fprintf(stream,
-                " Rank %d delays the others: it spent %.1f s more outside "
+                " Rank %d delays the other ranks: it spent %.1f s more outside "
                 "collectives than the median rank.",
                 model->processes[facts->slowest]->rank, facts->slowest_s);
     }
@@ -324,7 +324,7 @@ static void name_missing(FILE *stream, const report_archive_t *archive)
     }
 }
 
-/* Says what is missing, and how exact the times are. */
+/* States what is missing, and how accurate the times are. */
 static void summarise_archive(FILE *stream, const report_archive_t *archive)
 {
     name_missing(stream, archive);

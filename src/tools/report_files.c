@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define COMMAND "report"
-/* Instead of a descriptor: the file was taken, and is closed. */
+/* Replaces a descriptor: the file was read and closed. */
 #define TAKEN (-2)
 
 _Noreturn static void fail_memory(void)
@@ -31,7 +31,7 @@ static uint64_t now_of(const report_files_t *files, const char *path)
 
 /* ---- the job ---- */
 
-/* Returns the number of jobs, or of those that run, and the last of them. */
+/* Returns the number of jobs, or of running jobs, and the last of them. */
 static unsigned count_jobs(const pages_t *pages, int running,
                            const char **job_p)
 {
@@ -249,9 +249,9 @@ static void take_plans(report_files_t *files, report_file_t *file)
     }
 }
 
-/* Opens another file of a process, whose descriptor is at `offset`. If nothing
- * changes any more, takes it at once: an archive may have more processes than
- * this one may have open files. */
+/* Opens another file of a process, whose descriptor is at `offset`. If the
+ * files no longer change, reads it immediately and closes it, because an
+ * archive may have more processes than this process may have open files. */
 static void open_other(report_files_t *files, const char *path, size_t offset,
                        void (*take)(report_files_t *, report_file_t *))
 {
@@ -325,11 +325,11 @@ static void end_file(report_file_t *file, report_state_t state)
     close_fd(&file->fd);
 }
 
-/* Returns 1 if the process still runs. */
+/* Returns 1 if the process is still running. */
 static int look_at_file(report_files_t *files, report_file_t *file)
 {
     static mrail_page_t page;
-    /* The process may end at any time, so its last page is read after the
+    /* The process may exit at any time, so its last page is read after the
      * check. */
     int alive = mrail_tele_file_is_held(file->fd);
     mrail_page_status_t status = mrail_page_read_fd(file->fd, &page);

@@ -13,18 +13,18 @@
  * removed them. */
 typedef struct report_file {
     char path[MRAIL_TELE_PATH];
-    int fd;       /* -1: the process has ended, and its last page was read */
-    int calls_fd; /* the file of its MPI calls; -1: none */
-    int plans_fd; /* the file of its forecasts; -1: none */
+    int fd;       /* -1: the process has exited; its last page was read */
+    int calls_fd; /* the file of its MPI calls; -1 if none */
+    int plans_fd; /* the file of its forecasts; -1 if none */
     report_process_t *process;
 } report_file_t;
 
 typedef struct report_files {
     const char *dir;
     const char *source;         /* the directory or archive, for messages */
-    const collect_view_t *view; /* the archive; NULL: this machine */
-    /* 1: the files are those of an archive, or of processes that have ended, so
-     * one look suffices, and no file stays open. */
+    const collect_view_t *view; /* the archive; NULL for this machine */
+    /* 1: the files come from an archive or from processes that have exited, so
+     * they are read once, and no file stays open. */
     int is_still;
     char job[48];
     report_model_t *model;
@@ -32,27 +32,25 @@ typedef struct report_files {
     unsigned count;
 } report_files_t;
 
-/* Selects a job: the one with this name, or if `job` is NULL the only one that
- * runs, or else the only one. Sets *is_live_p if any of its processes runs, and
- * *refused_p to the number of files that cannot be read, which it names. Exits
- * if there is no such job, or a choice. */
+/* Selects a job: the job with this name or, if `job` is NULL, the only running
+ * job, or else the only job. Sets *is_live_p if any of its processes is
+ * running, and *refused_p to the number of unreadable files, which it names on
+ * stderr. Exits if there is no such job, or more than one. */
 void report_select(report_files_t *files, const char *job, int *is_live_p,
                    unsigned *refused_p);
 
-/* Opens the files of the job that are not open yet. If they do not change any
- * more, takes what is in them; call it once then. */
+/* Opens the files of the job that are not open yet. If the files no longer
+ * change, reads their contents; it must then be called only once. */
 void report_find(report_files_t *files);
 
-/* Takes a sample of all processes. Returns the number of those that still
- * run. */
+/* Takes a sample of all processes. Returns the number of running ones. */
 unsigned report_look(report_files_t *files);
 
 /* Takes the forecasts of the files that are open. Call it once, at the end. */
 void report_read_plans(report_files_t *files);
 
-/* For files that do not change any more: takes the records of the trace rings.
- * For processes of an archive without records, takes the bytes between its two
- * samples. */
+/* For files that no longer change: reads the records of the trace rings. For
+ * archived processes without records, uses the bytes between both samples. */
 void report_rings(report_files_t *files);
 
 /* Describes the archive `files->view`, which must exist as long as the model. */

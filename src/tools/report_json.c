@@ -329,7 +329,7 @@ static void put_slowest(writer_t *writer)
 
 /* ---- events ---- */
 
-/* Writes the rank of a peer, or null if its page was not read. */
+/* Writes a peer's rank, or null if its page was not read. */
 static void put_peer(writer_t *writer, uint64_t peer)
 {
     for (unsigned i = 0; (peer != 0) && (i < writer->model->num_processes);

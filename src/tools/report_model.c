@@ -77,9 +77,9 @@ static int add_rails(report_model_t *model, report_process_t *process,
     return 0;
 }
 
-/* The series of a process that started after the recording begins with its
- * start, when its rails had carried nothing. A start in the future is that of a
- * clock that was set back. */
+/* Adds the first sample of a process. If the process started during the
+ * recording, its series begins at its start, when its rails had carried
+ * nothing. A start in the future means that the clock was set back. */
 static void add_first(report_model_t *model, report_process_t *process,
                       uint64_t now_ns)
 {
@@ -151,8 +151,8 @@ int report_sample(report_model_t *model, report_process_t *process,
 
 /* ---- calls ---- */
 
-/* Returns the entry of a communicator, a new one if necessary, or NULL if there
- * is no room. */
+/* Returns the entry of a communicator, a new one if necessary, or NULL if the
+ * table is full. */
 static report_comm_t *comm_entry(report_process_t *process, uint64_t id,
                                  int *error_p)
 {

@@ -1,4 +1,4 @@
-/* Bandwidth over time of processes whose files do not change any more. */
+/* Bandwidth over time of processes whose files no longer change. */
 #include "config.h"
 #include "tools/report_files.h"
 
@@ -20,7 +20,7 @@ typedef struct ring {
     mrail_ring_record_t *records;
     unsigned count;
     uint64_t offset_ns;
-    uint64_t earlier_ns; /* time of its first sample; 0: not needed, or none */
+    uint64_t earlier_ns; /* time of its first sample; 0 if not needed */
 } ring_t;
 
 _Noreturn static void fail_memory(void)
@@ -97,7 +97,7 @@ static void read_all(report_files_t *files, ring_t *rings)
 
 /* ---- the grid ---- */
 
-/* Extends a period to that of a process. */
+/* Extends a period to cover the records and samples of a process. */
 static void cover(const ring_t *ring, const report_process_t *process,
                   uint64_t *first_ns, uint64_t *last_ns)
 {

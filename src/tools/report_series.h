@@ -1,7 +1,8 @@
 /*
  * mrail report: bandwidth over time in bounded memory. All series share a grid
- * of equal intervals. When the grid is full, each two intervals become one, so
- * its resolution falls as the recording grows, and no byte is lost. No I/O.
+ * of equal intervals. When the grid is full, adjacent intervals are merged in
+ * pairs, so its resolution falls as the recording grows, and no byte is lost.
+ * No I/O.
  */
 #ifndef MRAIL_TOOLS_REPORT_SERIES_H
 #define MRAIL_TOOLS_REPORT_SERIES_H
@@ -13,7 +14,7 @@
 
 typedef struct report_series {
     uint64_t bytes[REPORT_POINTS];
-    uint8_t down[REPORT_POINTS]; /* 1: the rail was down in the interval */
+    uint8_t down[REPORT_POINTS]; /* 1 if the rail was down in the interval */
 } report_series_t;
 
 typedef struct report_grid {

@@ -71,7 +71,7 @@ function linkMatrix(title, links, key, longest) {
 function showPlans() {
     const host = section("plans");
     if (data.plans.length === 0) {
-        host.append(note((data.archive !== null ? "The archive has" :
+        host.append(note((data.archive !== null ? "The archive contains" :
             "The job exported") + " no forecast: no exchange was large " +
             "enough for a plan, or the job ran without coll/mrail."));
         return;
@@ -131,16 +131,16 @@ function showRanks() {
     const host = section("ranks");
     const known = data.processes.filter((process) => commOf(process));
     if (known.length === 0) {
-        host.append(note((data.archive !== null ? "The archive has no MPI " +
-            "calls of the job" : "The job does not record its MPI calls") +
+        host.append(note((data.archive !== null ? "The archive contains no " +
+            "MPI calls of the job" : "The job does not record its MPI calls") +
             ", so its ranks cannot be compared."));
         return;
     }
     const comm = commOf(known[0]);
     known.sort((a, b) => commOf(b).outside_s - commOf(a).outside_s);
     host.append(note("Time outside and inside the collectives of " +
-        (comm.name || "a communicator") + ". Ranks that compute longer than the " +
-        "others come first; the others wait for them in collectives. " +
+        (comm.name || "a communicator") + ". The ranks that compute longest " +
+        "come first; the other ranks wait for them in collectives. " +
         (data.slowest.rank === null ? "No rank stands out." :
             "Rank " + data.slowest.rank + " computed " +
             seconds(data.slowest.longer_s) + " longer than the median rank.")));
@@ -241,9 +241,9 @@ function hostRow(host) {
 }
 
 function showHosts(host) {
-    host.append(el("h3", {}, "Hosts"), note("The clock of each host was ahead " +
-        "by this time, which is corrected, and the error that remains is at " +
-        "most that of the last column."),
+    host.append(el("h3", {}, "Hosts"), note("The times on this page are " +
+        "corrected for the time by which each host's clock was ahead. The " +
+        "last column is a bound on the remaining error."),
     table(heads("Host", "Processes", "Clock ahead", "Error"),
         data.archive.hosts.map(hostRow)));
 }
@@ -274,8 +274,8 @@ function showConfiguration() {
         })));
     host.append(el("h3", {}, "Parameters"));
     if (data.configuration.rank === null) {
-        host.append(note("The parameters are unknown: no process of the job " +
-            "could be asked."));
+        host.append(note("The parameters are unknown, because no process " +
+            "environment of the job could be read."));
     } else if (Object.keys(environment).length === 0) {
         host.append(note("The environment of rank " + data.configuration.rank +
             " sets no parameter."));

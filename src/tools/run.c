@@ -24,7 +24,7 @@
 #define COMMAND "run"
 /* same as in lab_command.h */
 #define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses"
-/* maximum length of the text after "run-" in the name of a session */
+/* maximum length of the text after "run-" in a session name */
 #define JOB_NAME_MAX 36u
 /* shared by all jobs of a lab */
 #define MRAIL_LAB_SESSION "lab"
@@ -152,7 +152,7 @@ static const mrail_option_t run_options[] = {
      "(mrail-script(5))",
      MRAIL_OPTION_TEXT, FIELD(options.script), 0, 0, NULL},
     {"--session", "NAME",
-     "name of the session of software rails, to share or control them (unique "
+     "session name of the software rails, to share or control them (unique "
      "to the job)",
      MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
     MRAIL_GPUS_OPTIONS(run_t, options.gpus),
@@ -297,7 +297,7 @@ static void check_rank(run_t *run, const mrail_launch_t *launch)
     }
 }
 
-/* Determines the name of a session that all ranks of the job share. */
+/* Chooses a session name that all ranks of the job share. */
 static void name_session(run_t *run, const mrail_launch_t *launch)
 {
     char *c = run->session;
@@ -332,7 +332,7 @@ static void complete_options(run_t *run)
             options->gpus.memory != 0 || options->gpus.faults != NULL ||
             options->gpus.peermem) {
             mrail_tool_usage(COMMAND, "--rate, --script, --session and the "
-                                      "options of GPUs require --soft");
+                                      "GPU options require --soft");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(

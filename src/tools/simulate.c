@@ -61,18 +61,18 @@ static const mrail_option_t table[] = {
     {"--seed", "N", "seed of the first run (1)", MRAIL_OPTION_UINT64,
      FIELD(seed), 0, UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
-     "let a link fail permanently at this time; NODE:N is uplink N (from 0) of "
-     "a node, such as l1:3@50ms",
+     "fail a link permanently at this time; NODE:N is uplink N (from 0) of a "
+     "node, such as l1:3@50ms",
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
-     "let the port rules of a failed uplink drop packets, so that lanes fail "
+     "make the port rules of a failed uplink drop packets, so that lanes fail "
      "over; otherwise packets of dnlb and plan fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
     {"--stagger", "TIME",
      "ethereal: start flows at random times from 0 to TIME, at most 1s (1us)",
      MRAIL_OPTION_TEXT, FIELD(stagger), 0, 0, NULL},
     {"--retry", "TIME",
-     "ethereal: time after which a failed path is tried again (100ms)",
+     "ethereal: time after which a failed path is retried (100ms)",
      MRAIL_OPTION_TEXT, FIELD(retry), 0, 0, NULL},
     {"--json", NULL, "print one JSON object, with the bytes of all links",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},

@@ -421,7 +421,7 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
 
 /* Joins the session or creates it. *conn_p keeps it alive. A session that does
  * not match may belong to a command that has just exited, so this function
- * tries again after a short time. */
+ * retries after a short time. */
 static int soft_run_enter(soft_run_t *run, int *conn_p,
                           sroce_session_t **session_p)
 {

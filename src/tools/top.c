@@ -245,7 +245,7 @@ static const mrail_option_t top_options[] = {
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--archive", "FILE",
-     "show an archive of mrail collect, with the rates between its two samples",
+     "show a mrail collect archive, with the rates between its two samples",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {"--clean", NULL, "remove the files of killed processes", MRAIL_OPTION_FLAG,
      FIELD(clean), 0, 0, NULL},

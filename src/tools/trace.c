@@ -17,10 +17,10 @@
 typedef struct trace {
     trace_sources_t sources;
     trace_file_t file;    /* path NULL: tables or records */
-    const char *archive;  /* NULL: the processes of this machine */
+    const char *archive;  /* NULL for the processes of this machine */
     collect_view_t *view; /* of the archive */
     double interval_s;
-    uint64_t count; /* 0: no limit */
+    uint64_t count; /* 0 for no limit */
     int raw;
     int json;
 } trace_t;
@@ -73,7 +73,7 @@ static trace_process_t finish_source(trace_t *trace, trace_source_t *source)
     const mrail_ring_reader_t *reader = &source->follow.reader;
     trace_process_t process = {.elapsed_s = trace->interval_s};
 
-    /* The process may end at any time, so its last records are read after the
+    /* The process may exit at any time, so its last records are read after the
      * check. */
     process.alive = mrail_follow_is_alive(&source->follow);
     trace_source_read_page(source);
@@ -104,7 +104,7 @@ static void show(const trace_t *trace, const trace_process_t *processes,
     fflush(stdout);
 }
 
-/* Starts the next interval. Closes the ring of a process that has ended. */
+/* Starts the next interval. Closes the ring of a process that has exited. */
 static void restart_source(trace_source_t *source, int alive)
 {
     trace_table_clear(&source->table);
@@ -115,8 +115,7 @@ static void restart_source(trace_source_t *source, int alive)
     }
 }
 
-/* Shows the figures of an interval. Returns the number of processes that still
- * run. */
+/* Shows the figures of an interval. Returns the number of running processes. */
 static unsigned end_interval(trace_t *trace)
 {
     trace_process_t *processes =
@@ -186,7 +185,7 @@ static const mrail_option_t options[] = {
      MRAIL_OPTION_TEXT, FIELD(file.path), 0, 0, NULL},
     {"--duration", "TIME",
      "time that the trace covers, 0.1 to 86400 seconds (until the processes "
-     "end, or ctrl-C)",
+     "exit, or ctrl-C)",
      MRAIL_OPTION_SECONDS, FIELD(file.duration_s), 100, 86400000, NULL},
     {"--limit", "SIZE", "size of FILE at which the trace ends (1G)",
      MRAIL_OPTION_SIZE, FIELD(file.limit), 1, UINT64_C(1) << 40, NULL},
@@ -201,7 +200,7 @@ static const mrail_option_t options[] = {
      "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
      "(" MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(sources.dir), 0, 0, NULL},
-    {"--archive", "FILE", "the records in an archive of mrail collect",
+    {"--archive", "FILE", "trace the records in a mrail collect archive",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},
     {.names = NULL}};
 
@@ -241,7 +240,7 @@ static void check_options(const trace_t *trace)
     }
     if ((trace->file.path == NULL) &&
         (trace->file.force || (trace->file.duration_s > 0))) {
-        mrail_tool_usage(COMMAND, "%s needs -o FILE",
+        mrail_tool_usage(COMMAND, "%s requires -o FILE",
                          trace->file.force ? "--force" : "--duration");
     }
     if ((trace->archive != NULL) && (trace->sources.dir != NULL)) {

@@ -27,7 +27,7 @@ static uint64_t add_track(trace_calls_t *calls, const char *name, int order)
 
 /* ---- collectives ---- */
 
-/* Prepares the place for another communicator. */
+/* Prepares the slot for another communicator. */
 static void start_comm(trace_calls_t *calls, trace_comm_t *shown,
                        const mrail_calls_comm_t *comm)
 {
@@ -56,8 +56,8 @@ static uint64_t call_flow(const mrail_calls_comm_t *comm, uint64_t n)
     return mrail_mix64(comm->id ^ mrail_mix64(n + 1)) | 1;
 }
 
-/* Begins the slice of collective n. Its times come from another conversion than
- * those of the collective before it, so they may overlap by some ns. */
+/* Begins the slice of collective n. Its times are converted separately from
+ * those of the previous collective, so the two may overlap by some ns. */
 static void begin_call(trace_calls_t *calls, trace_comm_t *shown,
                        const mrail_calls_comm_t *comm, uint64_t n)
 {

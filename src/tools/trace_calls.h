@@ -6,8 +6,8 @@
 #include "telemetry/calls.h"
 #include "tools/perfetto.h"
 
-/* The order of the track of the communicator at `place`, below the process. The
- * next number is free for its plans. */
+/* Returns the position, below the process, of the track of the communicator in
+ * slot `place`. The next position is for the track of its plans. */
 static inline int trace_calls_order(unsigned place)
 {
     return 2 * (int)place;
@@ -18,17 +18,17 @@ static inline int trace_calls_order(unsigned place)
 
 /* The calls of a communicator that have been shown. */
 typedef struct trace_comm {
-    uint64_t id; /* id of the communicator; 0: unused entry */
+    uint64_t id; /* id of the communicator; 0 if unused */
     uint64_t track;
     uint64_t next;    /* number of the next collective to show */
-    uint64_t last_ns; /* end of the last one that was shown */
+    uint64_t last_ns; /* end of the last collective that was shown */
 } trace_comm_t;
 
 typedef struct trace_calls {
     perfetto_t *trace;
     uint64_t process; /* id of the track of the process */
     uint64_t offset_ns;
-    uint64_t waits; /* id of the track; 0: there is none yet */
+    uint64_t waits; /* id of the track; 0 if there is none yet */
     uint64_t next_past;
     int has_past, has_started;
     uint64_t shown;
@@ -45,8 +45,8 @@ void trace_calls_init(trace_calls_t *calls, perfetto_t *trace, uint64_t process,
  * call. */
 void trace_calls_add(trace_calls_t *calls, const mrail_calls_t *copy);
 
-/* Like trace_calls_add(), but also adds the collectives and the wait in which
- * the process is. Their slices have no end. */
+/* Like trace_calls_add(), but also adds the collectives and the wait in
+ * progress. Their slices have no end. */
 void trace_calls_finish(trace_calls_t *calls, const mrail_calls_t *copy);
 
 #endif

@@ -146,7 +146,7 @@ static void open_plans(const char *path, void *arg)
     open_other(source, path, &source->plans_fd);
 }
 
-/* A process makes the file with its first forecast. */
+/* A process creates the file with its first forecast. */
 static void open_new_plans(const char *path, void *arg)
 {
     const trace_sources_t *sources = arg;
@@ -168,7 +168,7 @@ static void find_others(trace_source_t *source)
     slash = strrchr(dir, '/');
     if (slash != NULL) {
         slash[1] = '\0';
-        /* With the slash at its end, the directory and a name have two. */
+        /* Callers append "/NAME", so remove the slash, except from "/". */
         slash[(slash == dir) ? 1 : 0] = '\0';
         (void)mrail_tele_file_each(dir, MRAIL_TELE_CALLS, open_calls, source);
         (void)mrail_tele_file_each(dir, MRAIL_TELE_PLANS, open_plans, source);
@@ -225,7 +225,7 @@ static void take_record(void *arg, trace_source_t *source,
     }
 }
 
-/* Returns the time by the clock of the process's records. */
+/* Returns the time on the clock of the process's records. */
 static uint64_t now_of(const trace_sources_t *sources,
                        const trace_source_t *source)
 {
@@ -330,7 +330,7 @@ static unsigned look(writing_t *writing, unsigned number)
         if (!trace_source_is_open(source)) {
             continue;
         }
-        /* The process may end at any time, so its last records are read after
+        /* The process may exit at any time, so its last records are read after
          * the check. */
         alive = (writing->sources->view == NULL) &&
                 mrail_follow_is_alive(&source->follow) && !source->is_broken;

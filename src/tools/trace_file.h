@@ -7,8 +7,8 @@
 
 typedef struct trace_file {
     const char *path;
-    int force;         /* 1: replaces a file that exists */
-    double duration_s; /* 0: until all processes have ended */
+    int force;         /* 1 to replace an existing file */
+    double duration_s; /* 0: until all processes have exited */
     uint64_t limit;    /* bytes, after which the trace ends */
 } trace_file_t;
 

@@ -174,7 +174,7 @@ typedef struct args {
 } args_t;
 
 _Static_assert(7 + 2 * (TRACE_PLAN_RAILS + 1) <= PERFETTO_ARGS,
-               "the arguments have room");
+               "all arguments must fit");
 
 static void add_value(args_t *args, const char *name, uint64_t value)
 {
@@ -234,7 +234,7 @@ static void add_args(args_t *args, const trace_forecast_t *forecast,
     }
 }
 
-/* Adds the slice of a forecast. If its time is unknown, it is a mark. */
+/* Adds the slice of a forecast, or an instant event if its time is unknown. */
 static void show(trace_plans_t *plans, trace_plan_t *plan, const use_t *use)
 {
     const trace_forecast_t *forecast = &plan->forecast;
@@ -272,7 +272,7 @@ static void show(trace_plans_t *plans, trace_plan_t *plan, const use_t *use)
     }
 }
 
-/* Shows the forecast of a place, unless its collective may still end. */
+/* Shows the forecast in a slot, unless its collective may still end. */
 static void settle(trace_plans_t *plans, trace_plan_t *plan,
                    const mrail_calls_t *calls, int is_end)
 {
@@ -317,7 +317,7 @@ static void add_comm(trace_plans_t *plans, trace_plan_t *plan,
     settle(plans, plan, calls, 1);
     plans->missed += count_missed(plans, plan, comm);
     if (comm->earlier != plan->earlier) {
-        plan->num_tracks = 0; /* another communicator has the place */
+        plan->num_tracks = 0; /* another communicator uses the slot */
     }
     plan->begun = comm->begun;
     plan->earlier = comm->earlier;

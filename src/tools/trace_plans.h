@@ -11,9 +11,10 @@
 #include "telemetry/plans.h"
 #include "tools/perfetto.h"
 
-/* Rails whose bytes are shown one by one; those of further rails are added. */
+/* Rails whose bytes are shown one by one; the rest is summed up. */
 #define TRACE_PLAN_RAILS 8u
-/* Forecasts of a communicator that may overlap. Further ones are not shown. */
+/* Maximum number of overlapping forecasts of a communicator. Further ones are
+ * not shown. */
 #define TRACE_PLAN_SLOTS 8u
 
 /* A forecast, as far as the trace shows it. */
@@ -23,16 +24,16 @@ typedef struct trace_forecast {
     double unplanned_s, planned_s;
     uint32_t ranks;
     int is_planned, is_executed;
-    unsigned num_rails; /* with TRACE_PLAN_RAILS + 1, the last are the others */
+    unsigned num_rails; /* TRACE_PLAN_RAILS + 1: the last sums up the rest */
     double unplanned[TRACE_PLAN_RAILS + 1], planned[TRACE_PLAN_RAILS + 1];
     char name[64]; /* of the communicator */
 } trace_forecast_t;
 
-/* A place of the file. */
+/* A slot of the file. */
 typedef struct trace_plan {
-    uint64_t begun;   /* as in the forecast that was taken last */
-    uint32_t earlier; /* the same; it identifies the communicator */
-    int is_waiting;   /* 1: the collective of `forecast` has not ended */
+    uint64_t begun;   /* of the last forecast that was read */
+    uint32_t earlier; /* likewise; identifies the communicator */
+    int is_waiting;   /* 1 if the collective of `forecast` is in progress */
     trace_forecast_t forecast;
     uint64_t tracks[TRACE_PLAN_SLOTS];
     uint64_t ends_ns[TRACE_PLAN_SLOTS];
@@ -60,7 +61,7 @@ void trace_plans_init(trace_plans_t *plans, perfetto_t *trace, uint64_t process,
 void trace_plans_add(trace_plans_t *plans, const mrail_plans_t *copy,
                      const mrail_calls_t *calls);
 
-/* Adds the forecasts whose collectives have not ended. */
+/* Adds the forecasts whose collectives are in progress. */
 void trace_plans_finish(trace_plans_t *plans, const mrail_calls_t *calls);
 
 #endif

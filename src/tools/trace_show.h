@@ -11,7 +11,7 @@
 /* A process and its records of one interval. */
 typedef struct trace_process {
     const mrail_page_t *page;
-    const char *host; /* in an archive; NULL: this machine */
+    const char *host; /* in an archive; NULL for this machine */
     int alive;
     trace_table_t table;
     double elapsed_s; /* time that the records cover */

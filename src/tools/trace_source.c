@@ -177,7 +177,7 @@ static void visit(const char *path, void *arg)
         return;
     }
     status = source_open(sources, path, 0);
-    /* GONE: the process ended normally after the directory was read. */
+    /* GONE: the process exited normally after the directory was read. */
     if (!sources->has_searched && (status != MRAIL_PAGE_ALIVE) &&
         (status != MRAIL_PAGE_GONE)) {
         complain(path, status);

@@ -21,9 +21,9 @@
 typedef struct trace_source {
     char path[MRAIL_TELE_PATH];
     uint64_t id;           /* by which its peers know the process */
-    const char *host;      /* in an archive; NULL: this machine */
+    const char *host;      /* in an archive; NULL for this machine */
     mrail_page_t *page;    /* the last copy */
-    mrail_follow_t follow; /* fd is -1 after the process has ended */
+    mrail_follow_t follow; /* fd is -1 after the process has exited */
     int has_past;          /* earlier records are wanted */
     int is_broken;         /* the file is no longer valid */
 
@@ -34,8 +34,8 @@ typedef struct trace_source {
     /* mrail trace -o */
     trace_tracks_t *tracks;
     trace_plans_t *plans;
-    int calls_fd; /* the file of its MPI calls; -1: none */
-    int plans_fd; /* the file of its forecasts; -1: none yet */
+    int calls_fd; /* the file of its MPI calls; -1 if none */
+    int plans_fd; /* the file of its forecasts; -1 if none yet */
 } trace_source_t;
 
 typedef struct trace_sources {
@@ -43,9 +43,10 @@ typedef struct trace_sources {
      * Ends with NULL. Empty: all processes. */
     char *const *selectors;
     const char *dir;
-    const char *ranks; /* a list, or NULL: all */
-    int past;          /* 1: with the records that are already in the rings */
-    int past_of_new;   /* 1: the same for processes that later calls find */
+    const char *ranks; /* a list; NULL for all */
+    int past;          /* 1 to include the records that are already in the
+                        * rings */
+    int past_of_new;   /* 1 to do so for processes that later calls find */
     const collect_view_t *view; /* an archive, which does not change; or NULL */
 
     int has_searched; /* files that cannot be read have been reported */
@@ -68,8 +69,8 @@ static inline int trace_source_is_open(const trace_source_t *source)
 typedef void (*trace_take_func_t)(void *arg, trace_source_t *source,
                                   const mrail_ring_record_t *record);
 
-/* Calls `take` with the new records, but not with many more than two rings
- * hold, because the writer may be as fast as this reader. */
+/* Calls `take` with the new records. Stops after not many more records than two
+ * rings hold, because the writer may be as fast as this reader. */
 void trace_source_take(trace_source_t *source, trace_take_func_t take,
                        void *arg);
 

@@ -81,7 +81,7 @@ static uint64_t row_hash(uint64_t peer, unsigned lane, unsigned rail,
                        (uint64_t)kind << 48);
 }
 
-/* Returns the place of the record's row, or the free place for it. */
+/* Returns the slot of the record's row, or the free slot for it. */
 static uint32_t *table_find(const trace_table_t *table,
                             const mrail_ring_record_t *record)
 {
@@ -152,9 +152,9 @@ static trace_row_t *table_row(trace_table_t *table,
     return row;
 }
 
-/* Updates the lowest rate with that of the window. Completions with the same
- * timestamp belong together, so the window is complete only when a later time
- * stamp follows. */
+/* Updates the lowest rate with the rate of the window. Completions with the
+ * same timestamp belong together, so the window is complete only when a later
+ * timestamp follows. */
 static void row_note_low(trace_row_t *row)
 {
     uint64_t rate = mrail_tele_window_rate(&row->window);

@@ -40,7 +40,7 @@ typedef struct trace_row {
     uint64_t messages; /* `count` of the records */
     uint64_t bytes;    /* bytes, excluding failed chunks */
     /* Lowest rate over MRAIL_TELE_WINDOW consecutive chunks, in bytes per
-     * second; 0: unknown. */
+     * second; 0 if unknown. */
     uint64_t low;
     mrail_tele_window_t window;
     trace_times_t times;
@@ -50,7 +50,7 @@ typedef struct trace_row {
 typedef struct trace_table {
     trace_row_t **rows;
     unsigned count;
-    uint32_t *slots; /* hash table: index in `rows` plus 1; 0: free */
+    uint32_t *slots; /* hash table: index in `rows` plus 1; 0 if free */
     unsigned num_slots;
     uint64_t first_ns; /* earliest post; 0: no record */
     uint64_t last_ns;  /* latest completion */

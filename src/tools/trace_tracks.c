@@ -33,7 +33,7 @@ typedef struct trace_lane {
 } trace_lane_t;
 
 typedef struct trace_rail {
-    uint64_t id;      /* 0: the rail has no track yet */
+    uint64_t id;      /* 0 if the rail has no track yet */
     uint64_t counter; /* id of the bandwidth track */
     uint64_t bin;     /* number of the current interval of the counter */
     uint64_t bin_bytes;

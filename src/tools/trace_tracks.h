@@ -35,12 +35,12 @@ typedef struct trace_tracks trace_tracks_t;
 
 typedef struct trace_tracks_config {
     const mrail_page_t *page; /* page at the start of the trace */
-    const char *host;         /* in an archive; NULL: this machine */
+    const char *host;         /* in an archive; NULL for this machine */
     /* Number of the process. It replaces the process id in traces of archives,
      * because hosts may use the same process id. */
     unsigned number;
     uint64_t offset_ns; /* CLOCK_REALTIME minus the clock of the ring */
-    int has_past;       /* 1: also shows earlier records; 0: only later ones */
+    int has_past;       /* 1 to show earlier records as well */
     /* Returns the rank with this id, or -1. */
     int (*rank_of)(const void *arg, uint64_t peer);
     const void *arg;
@@ -85,8 +85,8 @@ void trace_tracks_calls(trace_tracks_t *tracks, const mrail_calls_t *calls);
 void trace_tracks_note(trace_tracks_t *tracks, uint64_t now_ns,
                        const char *text);
 
-/* Ends the trace of the process: the calls that have not ended, if `calls` is
- * not NULL, and totals. Times are those of the ring's clock. */
+/* Ends the trace of the process. Adds the calls in progress, if `calls` is not
+ * NULL, and the totals. Times are on the ring's clock. */
 void trace_tracks_finish(trace_tracks_t *tracks, const mrail_calls_t *calls,
                          uint64_t now_ns);
 

@@ -100,10 +100,11 @@ __attribute__((constructor)) static void shim_load(void)
     }
     if (!find_transport(self, path, sizeof(path))) {
         if (may_log) {
-            fprintf(stderr,
-                    "mrail: there is no " TRANSPORT_FILE
-                    " in %s or next to it (reinstall mrail)" UCT_MRAIL_DISABLED,
-                    self);
+            fprintf(
+                stderr,
+                "mrail: cannot find or read " TRANSPORT_FILE
+                " in '%s' or '%s../mrail/'; reinstall mrail" UCT_MRAIL_DISABLED,
+                self, self);
         }
         return;
     }

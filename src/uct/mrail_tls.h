@@ -67,7 +67,7 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
     "; mrail is disabled and the job continues without it\n"
 
 /* Returns 1 in one process per node, which logs on behalf of all processes.
- * Otherwise, a job of 32 ranks would print 32 lines. */
+ * Otherwise, a 32-rank job would print 32 lines. */
 static inline int uct_mrail_may_log(void)
 {
     return mrail_launch_read(getenv).local_rank <= 0;

@@ -4,14 +4,14 @@
  *
  * Usage: mpi_calls UNCOUNTED COUNTED BYTES
  *
- * Each rank sends BYTES in total, divided equally among the other ranks, and
- * nothing to itself. The uncounted calls come first, to open the connections
- * and set up the communicator.
+ * Each rank sends BYTES in total, split equally among the other ranks, and
+ * nothing to itself. The uncounted calls run first, to open the connections and
+ * set up the communicator.
  *
- * The number of times that a rank polls while it waits varies at random. Rank 0
- * therefore sleeps before each call until all other ranks are waiting for it.
- * It also sleeps wherever Open MPI or a software rail would yield an idle core.
- * By the time rank 0 polls, the event has already happened.
+ * A waiting rank polls a random number of times. Rank 0 therefore sleeps before
+ * each call until all other ranks are waiting for it. It also sleeps wherever
+ * Open MPI or a software rail would yield an idle core. By the time rank 0
+ * polls, the event has already happened.
  */
 #include "config.h"
 

@@ -1,11 +1,11 @@
 /*
- * Runs many ranks. Each rank sends to all others with MPI_Alltoallv, and then
- * waits in MPI_Barrier. All data is checked. The lengths differ between ranks
- * and rounds.
+ * Runs many ranks. Each rank sends to all other ranks with MPI_Alltoallv, and
+ * then waits in MPI_Barrier. All data is checked. The lengths differ between
+ * ranks and rounds.
  *
- * Rank 0 prints one line of JSON: the number of ranks, the seconds of three
- * calls, and the largest resident memory of a rank in bytes. The calls are the
- * first exchange, which connects the ranks, a later one, and a barrier.
+ * Rank 0 prints one line of JSON: the number of ranks, the times of three calls
+ * in seconds, and the largest resident set size of a rank in bytes. The calls
+ * are the first exchange, which connects the ranks, a later one, and a barrier.
  *
  * usage: mpi_many BYTES ROUNDS
  */
@@ -26,7 +26,7 @@ static int rank, size;
 static void *need(void *memory)
 {
     if (memory == NULL) {
-        fputs("mpi_many: no memory\n", stderr);
+        fputs("mpi_many: out of memory\n", stderr);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     return memory;

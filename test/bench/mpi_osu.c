@@ -1,7 +1,7 @@
 /*
- * Times the elementary operations of MPI by message size: point-to-point,
- * one-sided and all-to-all. The method is that of the OSU micro-benchmarks. It
- * prints one JSON object for each test and size.
+ * Times MPI's basic operations by message size: point-to-point, one-sided and
+ * all-to-all. The method is that of the OSU micro-benchmarks. The program
+ * prints one JSON object per test and size.
  *
  * Usage: mpi_osu TEST,... SIZES MILLISECONDS [corrupt]
  *
@@ -36,12 +36,12 @@
 
 typedef struct task {
     int rank, ranks, peer;
-    int lower; /* 1: this rank is the initiator, and its time counts */
+    int lower; /* 1 if this rank is the initiator, whose time counts */
     size_t size;
     char *send, *recv;
-    int *counts, *places; /* arguments of MPI_Alltoallv, one for each rank */
+    int *counts, *places; /* arguments of MPI_Alltoallv, one per rank */
     MPI_Request requests[2 * WINDOW];
-    MPI_Win window; /* in one-sided tests, the memory of this rank */
+    MPI_Win window; /* in one-sided tests, this rank's memory */
 } task_t;
 
 /* ---- one iteration of each test ---- */
@@ -95,7 +95,7 @@ static void post_receives(const task_t *task, MPI_Request *requests)
     }
 }
 
-/* The receiver answers once for each window. */
+/* The receiver replies once per window. */
 static void stream(task_t *task)
 {
     char answer = 0;
@@ -181,10 +181,10 @@ typedef struct test {
     void (*iterate)(task_t *task);
     unsigned slots;    /* messages that a rank receives from its peer */
     unsigned messages; /* messages of a pair in one iteration */
-    unsigned in_turn;  /* messages that follow one another */
+    unsigned in_turn;  /* consecutive messages */
     int is_collective;
     receivers_t receivers;
-    exposed_t exposed; /* the memory that other ranks access */
+    exposed_t exposed; /* memory that other ranks access */
 } test_t;
 
 static const test_t tests[] = {
@@ -230,8 +230,8 @@ static unsigned num_slots(const test_t *test, const task_t *task)
     return test->is_collective ? (unsigned)task->ranks : test->slots;
 }
 
-/* The messages of a window are overlapping parts of one buffer, so that each is
- * different although the sender needs little memory. */
+/* The messages of a window are overlapping parts of one buffer, so that each
+ * one differs although the sender needs little memory. */
 static size_t send_bytes(const test_t *test, const task_t *task)
 {
     return test->is_collective ? (size_t)task->ranks * task->size
@@ -400,7 +400,7 @@ typedef struct result {
     int data_ok;
 } result_t;
 
-/* All ranks know the same times, so they agree on the number of iterations. */
+/* All ranks have the same times, so they agree on the number of iterations. */
 static void run_batches(const test_t *test, task_t *task, double budget_s,
                         result_t *result)
 {
@@ -451,7 +451,7 @@ static void print_result(const test_t *test, const task_t *task,
     fflush(stdout);
 }
 
-/* Returns whether the data was right. */
+/* Returns 1 if the data was correct. */
 static int run_size(const test_t *test, task_t *task, double budget_s,
                     int corrupt)
 {
@@ -475,7 +475,7 @@ static int run_size(const test_t *test, task_t *task, double budget_s,
     return result.data_ok;
 }
 
-/* Returns 1 if all data was right, 0 if not, or -1 if a name is wrong. */
+/* Returns 1 if all data was correct, 0 if not, or -1 if a name is invalid. */
 static int run_tests(const char *names, const char *list, double budget_s,
                      int corrupt, task_t *task)
 {

@@ -1,7 +1,7 @@
 /*
- * Runs a stream that shows when it stalls. For each received message or
+ * Runs a stream that records when it stalls. For each received message or
  * exchange, the program prints "TIME BYTES", with TIME in seconds since the
- * epoch. It checks all data. Meanwhile, the calling script disturbs the rails.
+ * epoch. It checks all data, while the calling script disturbs the rails.
  *
  * Usage: mpi_stream FILE SECONDS BYTES [alltoallv]
  *
@@ -55,7 +55,7 @@ static int write_points(const points_t *points, size_t bytes)
     return fclose(file) != 0;
 }
 
-/* Returns 1 when the time is over. Only rank 0 decides. */
+/* Returns 1 once the time is up. Only rank 0 decides. */
 static int is_over(double start_s)
 {
     char end[4096];

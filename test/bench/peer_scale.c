@@ -1,15 +1,15 @@
 /*
  * Measures the memory and time of an engine with many peers, on fake verbs in
  * virtual time. Each figure is a line "NAME VALUE"; NAME begins with the number
- * of peers. The time is that of this thread's CPU clock, and includes the
- * scripted peers.
+ * of peers. Times are from this thread's CPU clock, and include the scripted
+ * peers.
  *
  *   N.peer_bytes     a peer with one lane, without device objects and
  *                    receive buffers
  *   N.lane_bytes     each further lane
  *   N.connect_us     connecting a peer with one lane
  *   N.poll_ns        a poll while all peers are idle
- *   N.turn_us        a turn of the control thread while 16 peers are busy
+ *   N.turn_us        one iteration of the control thread, 16 busy peers
  *   N.error_us       a poll that handles the failure of one lane
  *
  * usage: peer_scale N...
@@ -51,7 +51,7 @@ static void measure_poll(unsigned count)
     print(count, "poll_ns", (now_us() - begin_us) * 1000 / POLLS);
 }
 
-/* Unacknowledged messages keep the stall detection busy. */
+/* Unacknowledged messages keep stall detection busy. */
 static void measure_turn(unsigned count)
 {
     double spent_us = 0, begin_us;

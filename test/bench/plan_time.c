@@ -1,19 +1,19 @@
 /*
  * Measures the planning time on the CPU clock of this thread. Each figure is a
- * line "NAME VALUE": the median of many plans. Each plan is made from scratch,
- * except for "warm" (the same demands again) and "unchanged" (the same
+ * line "NAME VALUE": the median of many plans. Each plan is computed from
+ * scratch, except for "warm" (the same demands again) and "unchanged" (the same
  * generation).
  *
- * Topologies: rails of 50 GB/s. GPU links are pairwise with 100 GB/s ("narrow":
+ * Topologies: 50 GB/s rails. GPU links are pairwise with 100 GB/s ("narrow":
  * 50), or connect to a switch with 450 GB/s. "cross_rail" adds paths between
  * all rails through the spine, without uplinks, as coll/mrail plans. "own" is
- * the time for listing the pieces that one rank sends and receives. In the
- * large topologies, one rail in twenty is dead, chosen at random, and the
- * uplinks of four leaf groups carry 0.6 of the rate of their rails.
+ * the time to list the pieces that one rank sends and receives. In the large
+ * topologies, one rail in twenty is dead, chosen at random, and the uplinks of
+ * four leaf groups carry 0.6 of the rate of their rails.
  *
  * "calibration" is the time of a fixed kernel of divisions and dependent reads.
- * It varies between machines, and from moment to moment on a busy one, about as
- * much as planning times do.
+ * It varies between machines, and over time on a busy machine, about as much as
+ * planning times do.
  *
  * The choice of dead rails affects the time. Growth with size is therefore
  * measured on several topologies of each size, with seeds 1 to MACHINES. The
@@ -190,7 +190,7 @@ static void make_counts(machine_t *machine, int is_stencil)
     }
 }
 
-/* Returns the time for listing the pieces of rank 0, in us. */
+/* Returns the time to list the pieces of rank 0, in us. */
 static double list_pieces(const mrail_plan_t *plan, const machine_t *machine)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];

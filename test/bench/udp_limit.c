@@ -1,10 +1,10 @@
 /*
  * Measures the machine's limit for UDP without a protocol on top. Two processes
- * exchange messages of 64 KB over loopback, sent as the software rails send
- * them. Each message consists of two bursts of equal packets (UDP_SEGMENT), one
- * of two packets and one of fourteen, because the first packet of a WRITE is
+ * exchange 64 KB messages over loopback, sent as the software rails send them.
+ * Each message consists of two bursts of equal packets (UDP_SEGMENT), one of
+ * two packets and one of fourteen, because the first packet of a WRITE is
  * longer. The receiver reads bursts (UDP_GRO), copies the data once more, and
- * answers with one small packet. As many messages are in flight as the default
+ * replies with one small packet. As many messages are in flight as the default
  * socket buffer holds.
  *
  * Usage: udp_limit [SECONDS]
@@ -62,7 +62,7 @@ static void side_open(side_t *side)
     }
 }
 
-/* Counts the payload and answers each message with the count. */
+/* Counts the payload and replies to each message with the count. */
 static void receive(const side_t *own, const side_t *other)
 {
     static char buf[65536], user[65536];

@@ -1,7 +1,7 @@
 /*
- * Produces the data for the figure of the throughput window: a lane of 400 Gb/s
- * in virtual time, disturbed by another flow (test/sim/metered_lane.h). Windows
- * of 1, 8 and 32 chunks measure the lane.
+ * Produces the data for the throughput-window figure: a 400 Gb/s lane in
+ * virtual time, disturbed by another flow (test/sim/metered_lane.h). Windows of
+ * 1, 8 and 32 chunks measure the lane.
  *
  *     window_figure SEED
  *

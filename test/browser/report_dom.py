@@ -76,7 +76,7 @@ def check_load(page, report):
           page.values("load")[:4])
     wrong = [cell for cell in page.cells["load"]
              if cell["text"] != amount(float(cell["data-value"]))]
-    check("it is shown with the right units", not wrong, wrong[:2])
+    check("the load is shown with the right units", not wrong, wrong[:2])
 
 
 def check_plans(page, report):
@@ -106,18 +106,18 @@ def check_counters(page, report):
     check("the counters", shown == expected, shown)
     wrong = [cell for cell in page.cells["counters"]
              if cell["text"].replace(",", "") != cell["data-value"]]
-    check("their texts are their values", not wrong, wrong[:2])
+    check("the counters' texts match their values", not wrong, wrong[:2])
 
 
 def main():
     page = Page()
     page.feed(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
     report = json.loads(pathlib.Path(sys.argv[2]).read_text(encoding="utf-8"))
-    check("the name of the job is text",
+    check("the job name is plain text",
           report["job"] in " ".join(page.texts["head"].split()),
           page.texts["head"])
     check("the summary", report["summary"] in page.texts["head"])
-    check("a tile has all bytes",
+    check("a tile shows the total bytes",
           amount(report["totals"]["bytes"]) in page.texts["head"])
     check("a curve for each rail", page.count("bandwidth", "path", "curve") ==
           len(report["rails"]), page.tags.get("bandwidth"))

@@ -9,14 +9,13 @@ need_built mrail-soft attacker attack_job
 if [ "${1-}" != inside ]; then
     need unshare ip
     unshare -Urn ip link set lo up 2>/dev/null ||
-        skip_all 'no network namespace here: unshare -Urn is not permitted'
+        skip_all 'no network namespace: unshare -Urn is not permitted'
     status=0
     unshare -Urn "$0" inside || status=$?
     exit $status
 fi
 # The network stack must not combine packets into super-packets that it splits
-# later. The attacker then captures and replays packets in the form that they
-# have on the wire.
+# later. The attacker then captures and replays packets as they are on the wire.
 ip link set lo up gso_max_segs 1 || skip_all 'ip link cannot set gso_max_segs'
 seconds=5
 [ -z "${MRAIL_TEST_FULL-}" ] || seconds=30

@@ -257,10 +257,10 @@ static int check_attack(attacked_t *a)
         }
         return failed;
     }
-    failed = job_result(!failed && (a->round > 2), "the data stays right",
+    failed = job_result(!failed && (a->round > 2), "the data remains correct",
                         "%u wrong, %u failed, %u rounds", a->wrong,
                         a->job->failed, a->round);
-    failed |= job_result(!touched(a), "no other memory is written", "it is");
+    failed |= job_result(!touched(a), "no other memory is written", "it was");
     failed |= job_result(peers == RANKS - 1, "no attacker becomes a peer",
                          "%u peers", peers);
     return failed | job_result(c->ctl_bad_cookie > 0,
@@ -308,6 +308,6 @@ int main(void)
     unsigned seconds = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 5;
     int failed = job_run(RANKS, node_of, seconds + 60, attacked_job);
 
-    return job_result(failed == 0, "all processes succeed in time",
-                      "%d did not", failed);
+    return job_result(failed == 0, "all processes succeed in time", "%d failed",
+                      failed);
 }

@@ -5,8 +5,8 @@
  *
  * It uses only facts that an external host off the path can learn: old packets
  * (replayed, truncated, changed, from other addresses), queue pair numbers, and
- * guesses. It never forges a packet with the right queue pair, source and next
- * PSN, because RoCEv2 accepts such packets (docs/security.md).
+ * guesses. It never forges a packet with the correct queue pair, source and
+ * next PSN, because RoCEv2 accepts such packets (docs/security.md).
  *
  * usage: attacker SECONDS [PACKETS-PER-MS]
  */
@@ -88,8 +88,8 @@ static void keep(const uint8_t *data, size_t length, mrail_ns_t now_ns)
     if ((data[HEADERS] != OP_UD_SEND) && (next_kept % 4 == 0)) {
         next_kept = (next_kept + 1) % KEPT;
     }
-    /* Keeps each packet for a while. Otherwise a busy job would replace all of
-     * them before they are old enough to replay. */
+    /* Keeps each packet for a while. Otherwise, a busy job would replace all
+     * packets before they are old enough to replay. */
     if ((kept[next_kept].length != 0) &&
         (now_ns - kept[next_kept].at_ns < 10 * OLD_NS)) {
         return;
@@ -134,7 +134,7 @@ static void send_packet(packet_t *p)
     uint8_t *bth = p->data + HEADERS;
     struct iovec iov = {bth, payload - 4};
 
-    /* The ICRC is not secret, so most packets get a valid one. */
+    /* The ICRC is not secret, so most packets carry a valid one. */
     if ((payload >= BTH + 4) && (mrail_rng_below(&rng, 8) != 0)) {
         crc = sroce_icrc(ip->saddr, ip->daddr, ntohs(udp_of(p)->source),
                          payload, &iov, 1);
@@ -226,8 +226,8 @@ static void forge_control(packet_t *p, int whole)
     uint32_t payload = p->length - (uint32_t)HEADERS;
     uint32_t qkey = htonl(UD_QKEY);
 
-    /* If the packet is not a control message, makes one that goes to the same
-     * address and to a QP with a low number. */
+    /* If the packet is not a control message, makes one to the same address and
+     * to a QP with a low number. */
     if ((bth[0] != OP_UD_SEND) || (payload < UD_HEADERS + 40)) {
         payload = UD_HEADERS + 40;
         bth[0] = OP_UD_SEND;
@@ -262,8 +262,8 @@ static int attack_once(mrail_ns_t now_ns)
         set_length(&p, mrail_rng_below(&rng, p.length - (uint32_t)HEADERS));
         break;
     case CHANGE:
-        /* A captured control message has the right cookie, so it would be
-         * accepted unless the cookie is changed. */
+        /* A captured control message has the correct cookie, so the cookie must
+         * be changed, or the message would be accepted. */
         if (p.data[HEADERS] == OP_UD_SEND) {
             forge_control(&p, 0);
         } else {
@@ -326,7 +326,7 @@ int main(int argc, char **argv)
     kept = calloc(KEPT, sizeof(*kept));
     ret = open_sockets();
     if ((kept == NULL) || (ret != 0)) {
-        printf("no packet or raw socket: %s\n", strerror(-ret));
+        printf("cannot open a packet or raw socket: %s\n", strerror(-ret));
         return 77;
     }
     mrail_rng_init(&rng, 1);

@@ -47,14 +47,14 @@ static void on_complete(void *arg, void *comp, int status)
 {
     unsigned *count = comp;
 
-    FUZZ_CHECK(++*count == 1, "an operation completes twice");
+    FUZZ_CHECK(++*count == 1, "an operation completed twice");
 }
 
 static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
 {
 }
 
-/* ---- creation, end ---- */
+/* ---- creation and cleanup ---- */
 
 static void env_open(void)
 {
@@ -73,8 +73,8 @@ static void env_open(void)
     config.lanes_per_rail = 2;
     FUZZ_CHECK(mrail_engine_open(&config, &env.engine) == 0, "engine");
     mrail_config_cleanup(&config);
-    /* Replaces random values, so that equal inputs have the same effects in
-     * every run. */
+    /* Replaces random values, so that an input has the same effects in every
+     * run. */
     env.engine->id = 0x5e1f;
     env.engine->cookie = 0x600dc00c1e;
     FUZZ_CHECK(mrail_iface_create(env.engine, &params, &env.iface) == 0,
@@ -116,14 +116,16 @@ static void check_lane(const mrail_lane_t *lane)
     FUZZ_CHECK(lane->sq_posted - lane->sq_done <= lane->sq_depth,
                "lane %u: %u posted, %u done, depth %u", lane->index,
                lane->sq_posted, lane->sq_done, lane->sq_depth);
-    FUZZ_CHECK(
-        (lane->sq_posted == 0) || ((lane->state != MRAIL_LANE_CONNECTING) &&
-                                   (lane->state != MRAIL_LANE_ACCEPTING)),
-        "posted on a lane that is %s", mrail_lane_state_name(lane->state));
+    FUZZ_CHECK((lane->sq_posted == 0) ||
+                   ((lane->state != MRAIL_LANE_CONNECTING) &&
+                    (lane->state != MRAIL_LANE_ACCEPTING)),
+               "a request is posted on a lane in state %s",
+               mrail_lane_state_name(lane->state));
     FUZZ_CHECK((lane->qp != NULL) ||
                    (!mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
                     (lane->state != MRAIL_LANE_ACCEPTING)),
-               "a lane without a QP is %s", mrail_lane_state_name(lane->state));
+               "a lane without a QP is in state %s",
+               mrail_lane_state_name(lane->state));
     FUZZ_CHECK(lane->remote_rail < MRAIL_MAX_RAILS, "remote rail");
 }
 
@@ -146,10 +148,11 @@ static void check_peer(mrail_peer_t *peer)
         }
         FUZZ_CHECK(!(peer->up_mask & (1ull << slot)) ||
                        (peer->lanes[slot]->qp != NULL),
-                   "up without a QP");
+                   "a lane without a QP is up");
     }
     mrail_list_for_each(rx, &peer->am.hold, mrail_rx_t, am.list) {
-        held += (rx->lane != NULL); /* the others came over failed lanes */
+        held += (rx->lane != NULL); /* the other messages came over failed
+                                     * lanes */
     }
     FUZZ_CHECK(held <= granted, "%u held, %u granted", held, granted);
 }
@@ -180,14 +183,14 @@ static void check_all(void)
     }
 }
 
-/* ---- the end of an input ---- */
+/* ---- end of an input ---- */
 
 static void peer_end(mrail_peer_t *peer)
 {
     mrail_ctl_peer_failed(peer, -ESHUTDOWN);
 }
 
-/* A fuzz target has one thread, so no function of this file takes a lock. */
+/* A fuzz target has one thread, so the functions in this file take no locks. */
 FUZZ_UNTRACED
 static MRAIL_UNCHECKED void peer_drop(mrail_peer_t *peer)
 {
@@ -262,7 +265,7 @@ MRAIL_UNCHECKED void env_end(void)
                    (engine->groups.num_used == 0) &&
                    (engine->tx_small.num_used == 0) &&
                    (engine->tx_big.num_used == 0),
-               "something was not given back");
+               "some resources were not released");
 }
 
 /* ---- control messages ---- */
@@ -338,14 +341,14 @@ static MRAIL_UNCHECKED void receive(const void *data, size_t length)
                                 sizeof(cookie)) == 0);
     uint8_t *alone = calloc(1, MRAIL_MAX(length, (size_t)1));
 
-    FUZZ_CHECK(alone != NULL, "no memory");
+    FUZZ_CHECK(alone != NULL, "out of memory");
     mrail_copy(alone, data, length);
     env.authenticated += (unsigned)authenticated;
     mrail_ctl_receive(env.engine, &env.engine->rails[0], alone, length);
     free(alone);
     FUZZ_CHECK(authenticated || ((peers == env.engine->num_peers) &&
                                  (lanes == count_lanes())),
-               "accepted without the cookie");
+               "a message without the cookie was accepted");
     fake_reap(env.engine);
 }
 

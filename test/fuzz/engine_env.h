@@ -6,7 +6,7 @@
  * Invariants:
  * - A message without the cookie neither creates a peer nor changes a lane.
  * - Sequence numbers, credits and queues stay within their limits.
- * - A receive buffer is in only one place at a time.
+ * - A receive buffer has only one owner at a time.
  * - An operation completes exactly once.
  */
 #ifndef MRAIL_TEST_ENGINE_ENV_H
@@ -45,7 +45,7 @@ void env_end(void);
 void env_connect(void);
 
 /* Each of these functions executes one command. The last one selects a command
- * by weight. */
+ * at random, by weight. */
 void env_ctl_message(void);
 void env_ctl_raw(void);
 void env_am_message(void);

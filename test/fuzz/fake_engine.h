@@ -16,8 +16,8 @@ extern mrail_ns_t fake_now_ns;
 /* Number of calls to mrail_control_thread_wake(). */
 extern unsigned fake_num_wakes;
 
-/* Silences the log, gives device i the address 10.0.i.1, and disables failing
- * calls. */
+/* Silences the log, assigns the address 10.0.i.1 to device i, and disables
+ * failing calls. */
 void fake_engine_quiet(void);
 
 /* Fills in a rail as a peer's HELLO would list it, in the subnet of fake device

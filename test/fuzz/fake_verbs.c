@@ -195,7 +195,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
                           struct ibv_recv_wr **bad_wr)
 {
-    return 0; /* the engine gets datagrams directly */
+    return 0; /* datagrams are passed to the engine directly */
 }
 
 FUZZ_UNTRACED
@@ -545,7 +545,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     fake_ah_t *ah;
 
     if (attr->grh.dgid.raw[12] >= 224) {
-        errno = EINVAL; /* the software device does the same */
+        errno = EINVAL; /* as the software device does */
         return NULL;
     }
     ah = object(sizeof(*ah));
@@ -662,7 +662,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
                "a QP moves from %d to %d", qp->state, attr->qp_state);
     FUZZ_CHECK((qp->state != IBV_QPS_SQD) || !(mask & IBV_QP_AV) ||
                    !is_draining(qp),
-               "a path changes before the queue is drained");
+               "a path changes before the send queue is drained");
     FUZZ_CHECK(!(mask & IBV_QP_DEST_QPN) || (attr->dest_qp_num <= 0xffffff),
                "QP number");
     FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) || ((attr->path_mtu >= IBV_MTU_256) &&

@@ -39,7 +39,7 @@ extern int fake_fork_safe;
 /* Number of entries in a shared receive queue, at most 4096. */
 extern int fake_max_srq_wr;
 /* If set, the device does not check that each receive buffer is posted once.
- * The check takes long if there are many buffers. */
+ * The check is slow if there are many buffers. */
 extern int fake_srq_unchecked;
 /* Bytes of memory that all objects of the devices use. */
 extern size_t fake_object_bytes;
@@ -51,11 +51,11 @@ extern int fake_ud_hold;
 extern int fake_sq_draining;
 /* Returns 1 if the send queue of this QP is not drained yet. May be NULL. */
 extern int (*fake_is_draining)(const struct ibv_qp *qp);
-/* If set, the device does not report the state of a QP. */
+/* If set, queries of the QP state fail. */
 extern int fake_no_query;
 
-/* If fake_no_drain is set, the device refuses requests to a QP in the error
- * state. If the second variable is set, the device refuses the transition to
+/* If fake_no_drain is set, the device rejects requests to a QP in the error
+ * state. If the second variable is set, the device rejects the transition to
  * that state. */
 extern int fake_no_drain;
 extern int fake_no_error_state;
@@ -63,7 +63,7 @@ extern int fake_no_error_state;
 /* Resets the ports: all are active, and device i has the address 10.0.i.1. */
 void fake_ports_reset(void);
 
-/* Protection domains whose devices have no QP left. NULL means none. */
+/* Protection domains whose devices have no free QP. NULL means none. */
 extern const struct ibv_pd *fake_full_pds[FAKE_DEVICES];
 
 /* Number of address handles. */
@@ -86,8 +86,8 @@ void fake_receive(struct ibv_cq *cq, uint64_t wr_id, uint32_t length);
  * returns the number of the QP to which `qp` is connected, or 0. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
-/* The first function returns how many READs the QP may have in flight. The
- * second one returns how many it answers at a time. */
+/* Return the number of READs that the QP may have in flight, and the number
+ * that it answers at a time. */
 unsigned fake_qp_rd_atomic(const struct ibv_qp *qp);
 unsigned fake_qp_dest_rd_atomic(const struct ibv_qp *qp);
 /* Returns the flow label of the QP's path. */
@@ -104,7 +104,7 @@ extern void (*fake_on_destroy)(struct ibv_qp *qp);
 
 /* Delivers a message on `qp` to the oldest receive of its SRQ. Returns 0 if
  * there is no receive. An oversized message is truncated, whereas a device
- * would refuse it. */
+ * would reject it. */
 int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
                  enum ibv_wc_status status);
 

@@ -18,7 +18,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Marks checks with many comparisons, which the fuzzer must not trace. Tracing
- * them would not guide the fuzzer, and would take half of the time. */
+ * them would not guide the fuzzer, and would take half of the run time. */
 #ifdef __clang__
 #define FUZZ_UNTRACED __attribute__((no_sanitize("coverage")))
 #else

@@ -2,7 +2,7 @@
  * Switch rule sets: the first byte selects the dialect, whether the number of
  * uplinks is known, and the number of leaf uplinks. The rest is the text.
  *
- * Invariants: on error, a reason is given and nothing is printed. Otherwise
+ * Invariants: on error, a reason is reported and nothing is printed. Otherwise
  * each finding is one line, the counters of the report add up to the number of
  * lines, and a correct rule set has no findings.
  */
@@ -38,7 +38,7 @@ static void check_report(int ret, const mrail_acl_report_t *report,
     FUZZ_CHECK((ret == 0) == (findings == 0), "%d, %u findings", ret, findings);
     FUZZ_CHECK(lines_of(found) == findings, "%u lines, %u findings",
                lines_of(found), findings);
-    FUZZ_CHECK(ret != 0 || report->num_targets > 0, "no uplink");
+    FUZZ_CHECK(ret != 0 || report->num_targets > 0, "there is no uplink");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FILE *stream = open_memstream(&found, &length);
     int ret;
 
-    FUZZ_CHECK(stream != NULL, "no memory");
+    FUZZ_CHECK(stream != NULL, "out of memory");
     /* Any byte selects a dialect, including letters, so that a corpus is easy
      * to write by hand. */
     ret =

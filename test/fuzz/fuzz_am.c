@@ -1,7 +1,8 @@
 /*
  * Input from a connected peer on its lanes: headers of active messages,
- * acknowledgements, credits and sequence numbers, in any order and number.
- * Meanwhile the program sends, writes, reads and flushes. See engine_env.h.
+ * acknowledgements, credits and sequence numbers, in any order and number. At
+ * the same time, the program sends, writes, reads and flushes. See
+ * engine_env.h.
  */
 #include "config.h"
 #include "engine_env.h"

@@ -1,12 +1,13 @@
 /*
- * Archives of mrail collect. The first byte of the input selects what the rest
- * is: an archive, a manifest, or changes to the image of a page or of calls.
+ * Archives of mrail collect. The first byte of the input selects the kind of
+ * the rest: an archive, a manifest, or changes to the image of a page or of
+ * calls.
  *
  * Also checked:
  * - A file of an archive has the size in the manifest, and a name that stays in
- *   the directory of its host.
- * - A manifest that was accepted is accepted again after it was written.
- * - An image that was accepted can be moved in time.
+ *   its host's directory.
+ * - An accepted manifest is accepted again after it was written.
+ * - An accepted image can be shifted in time.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -32,9 +33,11 @@ static ssize_t read_input(void *arg, void *data, size_t size)
 
 static void check_error(const char *error)
 {
-    FUZZ_CHECK(memchr(error, '\0', COLLECT_ERROR) != NULL, "no end");
+    FUZZ_CHECK(memchr(error, '\0', COLLECT_ERROR) != NULL,
+               "the message is not terminated");
     for (; *error != '\0'; ++error) {
-        FUZZ_CHECK((*error >= ' ') && (*error <= '~'), "not printable");
+        FUZZ_CHECK((*error >= ' ') && (*error <= '~'),
+                   "the message is not printable");
     }
 }
 
@@ -77,15 +80,15 @@ static void fuzz_manifest(fuzz_in_t *in)
 
     if (ret != 0) {
         FUZZ_CHECK((ret == -EINVAL) || (ret == -EPROTO), "%d", ret);
-        FUZZ_CHECK(error[0] != '\0', "no message");
+        FUZZ_CHECK(error[0] != '\0', "an error without a message");
         check_error(error);
         return;
     }
     check_manifest(&manifest);
     stream = open_memstream(&text, &size);
-    FUZZ_CHECK(stream != NULL, "no memory");
+    FUZZ_CHECK(stream != NULL, "out of memory");
     collect_manifest_write(stream, &manifest);
-    FUZZ_CHECK(fclose(stream) == 0, "no memory");
+    FUZZ_CHECK(fclose(stream) == 0, "out of memory");
     ret = collect_manifest_parse(text, size, &again, error);
     FUZZ_CHECK(ret == 0, "%s: %s", error, text);
     FUZZ_CHECK(again.num_hosts == manifest.num_hosts, "hosts");
@@ -104,7 +107,7 @@ static void check_image(mrail_tele_kind_t kind, void *data, size_t size,
     if (status == MRAIL_PAGE_ALIVE) {
         mrail_image_shift(kind, data, size, shift_ns);
         FUZZ_CHECK(mrail_image_check(kind, data, size) == MRAIL_PAGE_ALIVE,
-                   "not valid after a shift");
+                   "an image is invalid after a shift");
     } else {
         FUZZ_CHECK((status == MRAIL_PAGE_OTHER) ||
                        (status == MRAIL_PAGE_BROKEN),
@@ -170,7 +173,7 @@ static void fuzz_page(fuzz_in_t *in)
     int64_t shift_ns = (int64_t)fuzz_u64(in);
     mrail_ring_t ring;
 
-    FUZZ_CHECK(page != NULL, "no memory");
+    FUZZ_CHECK(page != NULL, "out of memory");
     page->head.magic = MRAIL_PAGE_MAGIC;
     page->head.version = MRAIL_PAGE_VERSION;
     page->head.size = sizeof(*page);
@@ -186,7 +189,7 @@ static void fuzz_calls(fuzz_in_t *in)
     mrail_calls_t *calls = calloc(1, sizeof(*calls));
     int64_t shift_ns = (int64_t)fuzz_u64(in);
 
-    FUZZ_CHECK(calls != NULL, "no memory");
+    FUZZ_CHECK(calls != NULL, "out of memory");
     calls->magic = MRAIL_CALLS_MAGIC;
     calls->version = MRAIL_CALLS_VERSION;
     calls->size = sizeof(*calls);

@@ -4,7 +4,7 @@
  * input consists of lines, and its first byte selects how they are read.
  *
  * Also checked:
- * - A refused value leaves its field unchanged.
+ * - A rejected value leaves its field unchanged.
  * - A configuration that passes the check is within its ranges.
  * - A selected port is suitable as a rail.
  * - An accepted rate is valid.
@@ -35,7 +35,7 @@ static void on_port(void *arg, const mrail_rail_attr_t *attr)
     if (attr->selected) {
         FUZZ_CHECK((attr->mtu >= 256) && (attr->mtu <= 4096) &&
                        (attr->gid_index >= 0),
-                   "a rail that cannot be");
+                   "a port that is unsuitable as a rail");
         ++found;
     }
 }
@@ -56,7 +56,7 @@ static char *next_line(fuzz_in_t *in)
         return NULL;
     }
     line = malloc(length + 1);
-    FUZZ_CHECK(line != NULL, "no memory");
+    FUZZ_CHECK(line != NULL, "out of memory");
     memcpy(line, in->p, length);
     line[length] = '\0';
     in->p += length + (end != NULL);

@@ -57,13 +57,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int ret;
 
     if (size > 2000) {
-        return 0; /* a few lines are enough for any kind of fabric */
+        return 0; /* a few lines suffice for any kind of fabric */
     }
     ret = mrail_fabric_parse("x", (const char *)data, size, &fabric, why,
                              sizeof(why));
     if (ret != 0) {
         FUZZ_CHECK(ret == -EINVAL, "%d", ret);
-        FUZZ_CHECK(fabric == NULL, "given out");
+        FUZZ_CHECK(fabric == NULL, "a fabric is returned despite an error");
         FUZZ_CHECK((strncmp(why, "x:", 2) == 0) && (why[2] >= '1') &&
                        (why[2] <= '9') && (strchr(why, ' ') != NULL),
                    "says '%s'", why);

@@ -1,6 +1,6 @@
 /*
  * The trace ring of another process. The header, the records, and the head at
- * each read may have any content.
+ * each read may have arbitrary values.
  *
  * Also checked: no copy reaches beyond the ring, each accepted record is in
  * range, and the table and the tracks of mrail trace accept it.
@@ -22,7 +22,7 @@ static uint64_t take_u64(fuzz_in_t *in)
     return hi << 32 | fuzz_u32(in);
 }
 
-/* Takes a head from the input: a small step from the last one, or any
+/* Reads a head from the input: a small step from the last one, or any
  * number. */
 static uint64_t take_head(fuzz_in_t *in, uint64_t head)
 {
@@ -37,7 +37,7 @@ static void check_record(const mrail_ring_record_t *record)
                record->kind);
     FUZZ_CHECK(mrail_ring_kind_name(mrail_ring_record_kind(record)) != NULL,
                "kind %u has no name", record->kind);
-    FUZZ_CHECK(record->done_ns >= record->post_ns, "negative time");
+    FUZZ_CHECK(record->done_ns >= record->post_ns, "the time is negative");
 }
 
 static void check_table(trace_table_t *table)
@@ -60,7 +60,7 @@ static int no_rank(const void *arg, uint64_t peer)
     return -1;
 }
 
-/* Returns tracks whose trace is not kept. */
+/* Returns tracks whose trace is discarded. */
 static trace_tracks_t *open_tracks(void)
 {
     static mrail_page_t page;
@@ -112,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    (reader.num_records <= MAX_RECORDS),
                "%u records", reader.num_records);
     tracks = open_tracks();
-    FUZZ_CHECK(tracks != NULL, "no memory");
+    FUZZ_CHECK(tracks != NULL, "out of memory");
     while (fuzz_left(&in) > 0) {
         mrail_ring_span_t span;
 
@@ -123,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (ret <= 0) {
             continue;
         }
-        FUZZ_CHECK(reader.next >= before, "the reader goes back");
+        FUZZ_CHECK(reader.next >= before, "the reader moves backwards");
         FUZZ_CHECK((span.place < reader.num_records) &&
                        (span.count <= reader.num_records - span.place),
                    "%u at %u of %u", span.count, span.place,
@@ -134,9 +134,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK((ret >= -EINVAL) && (ret <= (int)span.count), "%d", ret);
         for (int i = 0; i < ret; ++i) {
             check_record(&records[i]);
-            FUZZ_CHECK(trace_table_add(&table, &records[i]) == 0, "no memory");
+            FUZZ_CHECK(trace_table_add(&table, &records[i]) == 0,
+                       "out of memory");
             FUZZ_CHECK(trace_tracks_record(tracks, &records[i]) == 0,
-                       "no memory");
+                       "out of memory");
             ++accepted;
         }
     }

@@ -6,7 +6,7 @@
  * Invariants: an error gives the file and the line, and nothing is returned.
  * Accepted input is in range, and is unchanged after writing and reading it
  * back. Every applied value comes from a step or is the rail's original value.
- * At the end, everything can be restored.
+ * At the end, all values can be restored.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -55,10 +55,12 @@ static void rails_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
     FUZZ_CHECK(dev < DEVS, "rail %u", dev);
     FUZZ_CHECK(setting < SROCE_FAULT_NUM, "setting %d", setting);
-    FUZZ_CHECK(is_valid_value(rails->script, setting, value), "nobody's value");
+    FUZZ_CHECK(is_valid_value(rails->script, setting, value),
+               "no step sets this value");
     ++rails->applied;
     if (setting < SROCE_FAULT_NUM_STATES) {
-        FUZZ_CHECK(rails->now[dev][setting] != value, "reported twice");
+        FUZZ_CHECK(rails->now[dev][setting] != value,
+                   "a change is reported twice");
         rails->now[dev][setting] = value;
     }
 }
@@ -140,7 +142,7 @@ static void run_script(const sroce_fault_script_t *script, fuzz_in_t *in)
         }
     }
     tl = sroce_fault_timeline_create(script, NODES, RAILS, GPUS, &ops);
-    FUZZ_CHECK(tl != NULL, "no memory");
+    FUZZ_CHECK(tl != NULL, "out of memory");
     for (unsigned i = 0; i < NUM_CHECKS; ++i) {
         unsigned dev = fuzz_u8(in) % DEVS;
 
@@ -148,14 +150,15 @@ static void run_script(const sroce_fault_script_t *script, fuzz_in_t *in)
         sent[dev] += (uint64_t)fuzz_u16(in) << (fuzz_u8(in) % 40);
         next_ns = sroce_fault_timeline_sent(tl, dev, sent[dev] / 100, sent[dev],
                                             now_ns);
-        FUZZ_CHECK(next_ns > now_ns, "not done: %llu",
+        FUZZ_CHECK(next_ns > now_ns, "the next step is already due: %llu",
                    (unsigned long long)next_ns);
         if (next_ns != MRAIL_NS_NEVER) {
             now_ns = next_ns;
         }
     }
     sroce_fault_timeline_restore(tl);
-    FUZZ_CHECK(sroce_fault_timeline_done(tl), "after the end");
+    FUZZ_CHECK(sroce_fault_timeline_done(tl),
+               "a step remains after all were undone");
     for (unsigned d = 0; d < DEVS; ++d) {
         for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
             FUZZ_CHECK(rails.now[d][s] == BEFORE, "rail %u setting %u", d, s);

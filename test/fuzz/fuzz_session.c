@@ -1,5 +1,5 @@
 /*
- * Data that processes of a session exchange: the header of a session file,
+ * Data that the processes of a session exchange: the header of a session file,
  * addresses looked up in it, names, and messages to and from the session
  * daemon, with descriptors.
  *
@@ -32,7 +32,7 @@ static void take_file(fuzz_in_t *in)
     if (session == NULL) {
         session_bytes = sroce_session_size(2, 2);
         session = calloc(1, session_bytes);
-        FUZZ_CHECK(session != NULL, "no memory");
+        FUZZ_CHECK(session != NULL, "out of memory");
     }
     memset(session, 0, sizeof(*session));
     session->magic = SROCE_SESSION_MAGIC;
@@ -56,8 +56,9 @@ static void take_file(fuzz_in_t *in)
     }
     FUZZ_CHECK(sroce_session_size(session->num_nodes, session->num_rails) <=
                    session_bytes,
-               "larger than its file");
-    FUZZ_CHECK(sroce_session_name_check(session->name) == 0, "its name");
+               "the session is larger than its file");
+    FUZZ_CHECK(sroce_session_name_check(session->name) == 0,
+               "the name of the session is invalid");
     FUZZ_CHECK((session->mtu >= 256) && (session->mtu <= 4096), "mtu");
     session->devs[0].addr = fuzz_u32(in);
     for (unsigned i = 0; i < 2; ++i) {
@@ -129,7 +130,7 @@ static void take_message(fuzz_in_t *in)
     if (fd >= 0) {
         close(fd);
     }
-    FUZZ_CHECK(lowest_fd() == before, "a descriptor stays open");
+    FUZZ_CHECK(lowest_fd() == before, "a descriptor remains open");
 }
 
 static void take_name(fuzz_in_t *in)

@@ -3,7 +3,7 @@
  * the states of the queue pairs and the settings of the device. Commands
  * follow: a packet, work requests, a pull, time, state transitions, or
  * registrations. A packet consists of raw bytes, or of fields whose queue pair,
- * PSN, key and ICRC are often right.
+ * PSN, key and ICRC are often correct.
  *
  * Also checked:
  * - No byte changes outside the registered regions, or in a region without
@@ -296,12 +296,12 @@ static void poll_cq(sroce_cq_t *cq)
         for (int i = 0; i < n; ++i) {
             uint64_t id = wc[i].wr_id;
 
-            FUZZ_CHECK(id < w.num_ids, "a completion of nothing");
-            FUZZ_CHECK(w.id_state[id] != ID_DONE, "wr %u completes twice",
+            FUZZ_CHECK(id < w.num_ids, "a completion of no request");
+            FUZZ_CHECK(w.id_state[id] != ID_DONE, "wr %u completed twice",
                        (unsigned)id);
             FUZZ_CHECK((w.id_state[id] != ID_UNSIGNALLED) ||
                            (wc[i].status != IBV_WC_SUCCESS),
-                       "an unsignalled one completes");
+                       "an unsignalled request completed");
             FUZZ_CHECK(wc[i].byte_len <= 2 * REGION + SROCE_GRH_BYTES ||
                            wc[i].status != IBV_WC_SUCCESS,
                        "byte_len");
@@ -518,7 +518,7 @@ static void rx(uint8_t *pkt, uint32_t length, uint8_t choice)
         }
     }
     alone = malloc(MRAIL_MAX(length, 1u));
-    FUZZ_CHECK(alone != NULL, "no memory");
+    FUZZ_CHECK(alone != NULL, "out of memory");
     memcpy(alone, pkt, length);
     rxpkt.data = alone;
     sroce_dev_rx(w.dev, &rxpkt, w.now_ns);
@@ -611,7 +611,7 @@ static void pull(fuzz_in_t *in)
     FUZZ_CHECK((n == w.run.num_pkts) && (n <= pkts) && (w.run.length <= max) &&
                    (w.run.iov_count <= SROCE_RUN_IOV) &&
                    (w.run.scratch_used <= SROCE_RUN_SCRATCH),
-               "a run over its limits");
+               "a run exceeds its limits");
     for (unsigned i = 0; (n != 0) && (i < w.run.iov_count); ++i) {
         const struct iovec *iov = &w.run.iov[i];
         const uint8_t *p = iov->iov_base;
@@ -621,9 +621,10 @@ static void pull(fuzz_in_t *in)
                     (p + iov->iov_len <= w.run.scratch + SROCE_RUN_SCRATCH)) ||
                        in_region(p, iov->iov_len) ||
                        in_ring(qp, p, iov->iov_len),
-                   "sends what is not registered");
+                   "unregistered memory is sent");
     }
-    FUZZ_CHECK((n == 0) || (sum == w.run.length), "length of a run");
+    FUZZ_CHECK((n == 0) || (sum == w.run.length),
+               "the length of a run is wrong");
 }
 
 /* ---- the rest ---- */
@@ -753,7 +754,7 @@ static void finish(void)
                    (sroce_cq_destroy(w.rcq) == 0) &&
                    (sroce_pd_destroy(w.other_pd) == 0) &&
                    (sroce_pd_destroy(w.pd) == 0),
-               "something is still in use");
+               "an object is still in use");
     sroce_dev_destroy(w.dev);
     memory_check();
 }

@@ -19,7 +19,7 @@ static uint8_t *alone(const fuzz_in_t *in, size_t size)
 {
     uint8_t *copy = calloc(1, MRAIL_MAX(size, (size_t)1));
 
-    FUZZ_CHECK(copy != NULL, "no memory");
+    FUZZ_CHECK(copy != NULL, "out of memory");
     mrail_copy(copy, in->p, MRAIL_MIN(size, fuzz_left(in)));
     return copy;
 }
@@ -65,7 +65,8 @@ static void take_ctl(const fuzz_in_t *in)
         }
         FUZZ_CHECK(mrail_ctl_encode(&msg, again, sizeof(again)) == (int)size,
                    "length %zu", size);
-        FUZZ_CHECK(memcmp(again, bytes, size) == 0, "encodes otherwise");
+        FUZZ_CHECK(memcmp(again, bytes, size) == 0,
+                   "the encoding differs from the input");
     }
     free(bytes);
 }

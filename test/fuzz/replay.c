@@ -1,11 +1,11 @@
 /*
  * Runs a fuzz target without libFuzzer: first on every file of its corpus, then
- * on a bounded number of random changes to them, with a fixed seed.
+ * on a bounded number of random mutations of them, with a fixed seed.
  *
  * usage: fuzz_NAME [FILE...]
  *
  * Without arguments, it runs the corpus, $srcdir/test/fuzz/corpus/NAME, and
- * MRAIL_FUZZ_MUTATIONS (100000) changed inputs with seed MRAIL_FUZZ_SEED (1).
+ * MRAIL_FUZZ_MUTATIONS (100000) mutated inputs with seed MRAIL_FUZZ_SEED (1).
  * With arguments, it runs only those files. An input that crashes or takes
  * longer than LIMIT_S is saved as fuzz-finding-NAME in the current directory.
  */
@@ -35,7 +35,7 @@ static const char *target;
 static const uint8_t *volatile running;
 static volatile size_t running_size;
 
-/* The sanitizers call `callback` before they end the process. Without a
+/* The sanitizers call `callback` before they terminate the process. Without a
  * sanitizer, this function does not exist. */
 void __sanitizer_set_death_callback(void (*callback)(void))
     __attribute__((weak));
@@ -233,7 +233,7 @@ static int run_corpus(void)
     printf("ok - %s: %u inputs\n", target, num_inputs);
     fflush(stdout);
     mutate(seed, count);
-    printf("ok - %s: %lu changed inputs, seed %lu\n", target, count, seed);
+    printf("ok - %s: %lu mutated inputs, seed %lu\n", target, count, seed);
     free(corpus);
     return 0;
 }
@@ -245,7 +245,8 @@ int main(int argc, char **argv)
 
     target = strstr((name != NULL) ? name : argv[0], "fuzz_");
     if (target == NULL) {
-        fprintf(stderr, "%s: the program's name must have fuzz_\n", argv[0]);
+        fprintf(stderr, "%s: the program's name must contain 'fuzz_'\n",
+                argv[0]);
         return 2;
     }
     target += strlen("fuzz_");

@@ -1,7 +1,7 @@
 /*
  * Compiled against cuda.h by abi.sh. Compares the numbers, the layouts and the
- * prototypes of src/softgpu. Two prototypes of one function that differ are an
- * error.
+ * prototypes of src/softgpu. If two prototypes of a function differ,
+ * compilation fails.
  */
 /* Also declares older variants of functions. */
 #define __CUDA_API_VERSION_INTERNAL

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The bundle of contrib/gpu runs on software GPUs without the Open MPI and UCX of
-# this machine. contrib/check --full runs this script, because it takes minutes.
+# The bundle of contrib/gpu runs on software GPUs without this machine's Open
+# MPI and UCX. contrib/check --full runs this script, because it takes minutes.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -8,7 +8,7 @@ set -eu
 libraries=$(ldd "$(command -v mpirun)" | awk '/libopen-pal/ { print $3 }')
 libraries=${libraries%/*}
 
-# hidden COMMAND...: runs a command in namespaces of its own, in which the
+# hidden COMMAND...: runs a command in separate namespaces, in which the
 # libraries of Open MPI, PMIx and UCX are empty.
 hidden()
 {
@@ -36,14 +36,14 @@ if ! hidden true 2>"$tmp/err"; then
     finish
 fi
 
-check 'the bundle is made' "$top/contrib/gpu" --bundle "$tmp/bundle"
-check 'a directory that is not empty is left alone' occupied
-# The mpirun of this machine must fail, or the test shows nothing.
+check 'the bundle is created' "$top/contrib/gpu" --bundle "$tmp/bundle"
+check 'a directory that is not empty is left unchanged' occupied
+# This machine's mpirun must fail, or the test proves nothing.
 check 'Open MPI is hidden' fails
 status=0
 hidden "$tmp/bundle/gpu" --software --figures "$tmp/figures" \
     >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
 is 'the bundle runs' '0 0' "$status $(grep -c '^not ok' "$tmp/out")"
-expect 'it checks relays with the kernel' "$tmp/out" '^ok .* relays with a kernel'
-expect 'it writes figures' "$tmp/figures" '"what": "moe"'
+expect 'the bundle checks relays with the kernel' "$tmp/out" '^ok .* relays with a kernel'
+expect 'the bundle writes figures' "$tmp/figures" '"what": "moe"'
 finish

@@ -1,5 +1,5 @@
-/* Devices, contexts, memory and addresses: permitted and refused calls. The
- * session has 4 GPUs with 64 MiB each and mesh links. */
+/* Devices, contexts, memory and addresses: valid and invalid calls. The session
+ * has 4 GPUs with 64 MiB each and mesh links. */
 #include "config.h"
 #include "gpu_test.h"
 
@@ -204,7 +204,7 @@ static int test_out_of_memory(void)
     RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&rest, 2 * MIB));
     CU(cuMemAlloc(&rest, MIB));
     RESULT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&other, 1));
-    gpu_use(1); /* has memory of its own */
+    gpu_use(1); /* has its own memory */
     CU(cuMemAlloc(&other, MEMORY));
     CU(cuMemFree(other));
     CU(cuMemFree(most));
@@ -233,7 +233,7 @@ static int test_pointer_attributes(void)
     CU(cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     CU(cuPointerGetAttribute(&read, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     CHECK(read == 1);
-    /* Freed and allocated again: another buffer. */
+    /* Freed and reallocated: a different buffer. */
     CU(cuMemFree(address));
     CU(cuMemAlloc(&address, MIB));
     CU(cuPointerGetAttribute(&ids[1], CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
@@ -327,7 +327,7 @@ static int test_proc_address(void)
     CU(cuGetProcAddress("cuMemAlloc", &func, 12000, 0, &status));
     CHECK((status == CU_GET_PROC_ADDRESS_SUCCESS) &&
           (func == (void *)cuMemAlloc));
-    /* An old program gets the interface that it was built for. */
+    /* An old program is given the interface that it was built for. */
     CU(cuGetProcAddress("cuCtxCreate", (void **)&create, 11000, 0, NULL));
     CU(create(&ctx, 0, 0));
     CU(cuCtxDestroy(ctx));

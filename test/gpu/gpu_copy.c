@@ -1,6 +1,6 @@
 /* Copies in all directions, rows, memory sets, and which calls return before
  * their work is complete. The session has 4 GPUs; PCIe is slow enough for a
- * copy to be seen on its way. */
+ * copy to be observed in progress. */
 #include "config.h"
 #include "gpu_test.h"
 
@@ -219,7 +219,8 @@ static int test_return(void)
     RESULT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
     CU(cuCtxSynchronize());
     CU(cuStreamQuery(NULL));
-    /* With pageable memory, a call with "Async" returns only at the end. */
+    /* With pageable memory, a call with "Async" returns only when the copy is
+     * complete. */
     CU(cuMemcpyDtoHAsync(pageable, b, size, stream));
     CU(cuStreamQuery(stream));
     CHECK(gpu_differs(pageable, size, 6) == size);
@@ -250,8 +251,8 @@ int main(void)
         {"starts and lengths", test_edges},
         {"rows", test_rows},
         {"memory sets", test_sets},
-        {"refused ranges", test_refusals},
-        {"what returns early", test_return}};
+        {"invalid ranges", test_refusals},
+        {"calls that return early", test_return}};
 
     return GPU_RUN(cases);
 }

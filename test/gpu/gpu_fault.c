@@ -1,6 +1,6 @@
 /*
  * Faults of GPUs, and their effects on a program. The test sets the faults in
- * the state of the session, as fault scripts do.
+ * the session state, as fault scripts do.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -35,7 +35,7 @@ static void set_link(unsigned a, unsigned b, int is_down, uint64_t rate)
 }
 
 /* Makes contexts and buffers on the first three devices. Contexts 0 and 1 have
- * access to the memory of the other. */
+ * access to each other's memory. */
 static int begin(void)
 {
     gpu_fill(bytes, MIB, 7);
@@ -229,7 +229,7 @@ static int test_no_peer(void)
     return end();
 }
 
-/* ---- A handle of another process ---- */
+/* ---- A handle from another process ---- */
 
 static int to_exporter;
 
@@ -298,9 +298,9 @@ int main(void)
         {"a link is cut in the middle of a copy", test_cut_in_the_middle},
         {"a link is slow", test_slow},
         {"copies fail", test_copy_error},
-        {"no memory is left", test_no_memory},
+        {"the device is out of memory", test_no_memory},
         {"a driver without dma-buf", test_no_dmabuf},
-        {"peer access is refused", test_no_peer}};
+        {"peer access is denied", test_no_peer}};
 
     if ((sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &session, NULL) != 0) ||
         (start_exporter() != 0) || (cuInit(0) != CUDA_SUCCESS)) {

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Runs a case in a process of its own, which has not loaded the driver. */
+/* Runs a case in a separate process, which has not loaded the driver. */
 static int in_process(int (*func)(void))
 {
     int status;
@@ -105,7 +105,7 @@ int main(void)
 {
     static const gpu_case_t cases[] = {
         {"a driver that is loaded later", test_later},
-        {"another order of the devices", test_visible},
+        {"a different order of the devices", test_visible},
         {"a driver without devices", test_none}};
 
     return GPU_RUN(cases);

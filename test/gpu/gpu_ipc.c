@@ -1,7 +1,7 @@
 /*
- * Memory and events that processes share, dma-buf descriptors, remains of a
- * killed process, and a CPU that accesses device memory. Each process calls
- * cuInit itself; the first one only starts the others.
+ * Memory and events that processes share, dma-buf descriptors, the remains of a
+ * killed process, and CPU accesses to device memory. Each process calls cuInit
+ * itself; the first process only starts the others.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -23,7 +23,7 @@
 
 static int to_peer; /* socket to the other process */
 
-/* Runs both functions in processes of their own. Returns 0 if both return 0. */
+/* Runs both functions in separate processes. Returns 0 if both return 0. */
 static int run_pair(int (*first)(void), int (*second)(void))
 {
     int (*const funcs[2])(void) = {first, second};
@@ -63,7 +63,7 @@ static int receive_bytes(void *data, size_t size)
     return (recv(to_peer, data, size, 0) == (ssize_t)size) ? 0 : -1;
 }
 
-/* Messages without content order the two processes. */
+/* Empty messages order the two processes. */
 static int send_go(void)
 {
     return send_bytes("go", 2);
@@ -169,7 +169,7 @@ static int memory_user(void)
     CU(cuMemcpyHtoD(a, bytes, SIZE));
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemFree(a));
     CHECK(send_go() == 0);
-    /* The memory stays, although its owner has freed it. */
+    /* The memory remains, although its owner has freed it. */
     CHECK(receive_go() == 0);
     CU(cuIpcCloseMemHandle(a));
     CU(cuMemcpyDtoH(bytes, a, SIZE));
@@ -296,7 +296,7 @@ static int test_dma_buf(void)
     return run_pair(fd_owner, fd_user);
 }
 
-/* ---- The end of a process ---- */
+/* ---- A killed process ---- */
 
 static int doomed(void)
 {
@@ -549,13 +549,13 @@ static int test_pool(void)
 int main(void)
 {
     static const gpu_case_t cases[] = {
-        {"memory of another process", test_memory},
-        {"events of another process", test_events},
+        {"another process's memory", test_memory},
+        {"another process's events", test_events},
         {"descriptors of memory", test_dma_buf},
-        {"the pool of another process", test_pool},
+        {"another process's pool", test_pool},
         {"the memory of a killed process is returned", test_killed},
-        {"the CPU crashes on device memory", test_touch},
-        {"a forked child is refused", test_fork}};
+        {"CPU accesses to device memory crash", test_touch},
+        {"calls fail in a forked child", test_fork}};
 
     return GPU_RUN(cases);
 }

@@ -1,5 +1,5 @@
 /* Kernels on software GPUs: fill, verify and copy; blocks that wait for each
- * other; addresses that a kernel must not use. */
+ * other; invalid addresses. */
 #include "config.h"
 #include "gpu_test.h"
 #include "kernels/args.h"
@@ -31,7 +31,7 @@ static const mrail_kernel_image_t test_image = {.magic = MRAIL_KERNEL_MAGIC,
 static CUmodule module, test_module;
 static uint8_t bytes[MIB];
 
-/* Makes a context on a device, with both modules. */
+/* Creates a context on a device, with both modules. */
 static int begin(int dev, CUcontext *ctx_p)
 {
     CU(cuCtxCreate_v2(ctx_p, 0, dev));
@@ -88,7 +88,7 @@ static int test_modules(void)
     RESULT(CUDA_ERROR_INVALID_VALUE,
            cuLaunchKernel(func, 1, 1, 1, 1025, 1, 1, 0, NULL, NULL, NULL));
     CU(cuCtxDestroy(ctx));
-    /* A module ends with its context. */
+    /* A module is unloaded with its context. */
     RESULT(CUDA_ERROR_INVALID_HANDLE, cuModuleUnload(test_module));
     return 0;
 }
@@ -154,7 +154,8 @@ static int test_pattern(void)
     return 0;
 }
 
-/* A copy by a kernel takes the time of the link, and its bytes are counted. */
+/* A copy by a kernel takes as long as the link's rate requires, and its bytes
+ * are counted. */
 static int test_copy(void)
 {
     CUcontext peer, ctx;
@@ -252,7 +253,7 @@ static int test_devices_wait(void)
     return 0;
 }
 
-/* An address that the kernel must not use ends all its blocks. */
+/* An invalid address ends all blocks of the kernel. */
 static int test_illegal(void)
 {
     static uint64_t host;
@@ -284,7 +285,7 @@ static int test_illegal(void)
     return 0;
 }
 
-/* A kernel may use memory that is freed behind it in the stream. */
+/* A kernel may use memory that is freed later in the stream. */
 static int test_freed(void)
 {
     mrail_kernel_pattern_t args = {.bytes = MIB, .seed = SEED};
@@ -313,7 +314,7 @@ static int test_freed(void)
     return 0;
 }
 
-/* ---- Memory of another process ---- */
+/* ---- Another process's memory ---- */
 
 static int to_exporter;
 
@@ -379,13 +380,13 @@ static int test_imported(void)
 int main(void)
 {
     static const gpu_case_t cases[] = {
-        {"memory of another process", test_imported},
+        {"another process's memory", test_imported},
         {"modules and functions", test_modules},
         {"fill and verify", test_pattern},
         {"copy over a link", test_copy},
         {"blocks wait for each other", test_blocks_wait},
         {"devices and the host wait for each other", test_devices_wait},
-        {"memory that is freed behind a kernel", test_freed},
+        {"memory that is freed after a kernel", test_freed},
         {"an illegal address", test_illegal}};
 
     if ((start_exporter() != 0) || (cuInit(0) != CUDA_SUCCESS)) {

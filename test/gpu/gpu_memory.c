@@ -80,7 +80,7 @@ static int test_host(void)
     return 0;
 }
 
-/* The same address may come back for another allocation. */
+/* A later allocation may have the same address. */
 static int test_reuse(void)
 {
     unsigned num_same = 0;
@@ -99,12 +99,12 @@ static int test_reuse(void)
         num_same += (a == b);
         CU(cuMemFree(b));
     }
-    printf("# %u of 20 addresses came back\n", num_same);
+    printf("# %u of 20 addresses were reused\n", num_same);
     CHECK(num_same > 0);
     return 0;
 }
 
-/* Memory of cuMemCreate() and of a pool belongs to no context. */
+/* Memory from cuMemCreate() or from a pool belongs to no context. */
 static int test_vmm(void)
 {
     CUmemAllocationProp prop = {
@@ -133,7 +133,7 @@ static int test_vmm(void)
     CHECK(strstr(mrail_cuda_range_text(-EFAULT), "host memory") != NULL);
     CHECK(look(base + 3 * GRANULE - 8, 16) == -EFAULT);
     CHECK(range.memory == MRAIL_CUDA_DEVICE);
-    /* Two allocations side by side. */
+    /* Two adjacent allocations. */
     CHECK(look(base + 2 * GRANULE - 8, 16) == -ERANGE);
     CHECK(range.base == base + GRANULE);
     CHECK(strstr(mrail_cuda_range_text(-ERANGE), "one allocation") != NULL);
@@ -229,7 +229,7 @@ static void *export_without_ctx(void *arg)
     return NULL;
 }
 
-/* The contexts of the application stay as they are. */
+/* The application's contexts remain unchanged. */
 static int test_contexts(void)
 {
     CUcontext own, current;
@@ -308,13 +308,13 @@ static int test_devices(void)
 int main(void)
 {
     static const gpu_case_t cases[] = {
-        {"memory of cuMemAlloc on two devices", test_alloc},
+        {"memory from cuMemAlloc on two devices", test_alloc},
         {"host, pinned and managed memory", test_host},
         {"memory that was freed and reused", test_reuse},
-        {"virtual memory, and ranges that leave it", test_vmm},
-        {"memory of pools", test_pool},
-        {"dma-buf of a part", test_export},
-        {"contexts stay as they are", test_contexts},
+        {"virtual memory, and ranges that extend beyond it", test_vmm},
+        {"memory from pools", test_pool},
+        {"dma-buf of a subrange", test_export},
+        {"contexts remain unchanged", test_contexts},
         {"devices", test_devices}};
 
     return GPU_RUN(cases);

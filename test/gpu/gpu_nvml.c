@@ -1,4 +1,4 @@
-/* NVML: the queries of UCX about devices and their links. */
+/* NVML: UCX's queries about devices and their links. */
 #include "config.h"
 #include "gpu_test.h"
 #include "cuda/abi_nvml.h"
@@ -109,8 +109,8 @@ static int test_links(void)
     return 0;
 }
 
-/* A process that uses NVML keeps its slot, and other processes cannot take
- * it. */
+/* A process that uses NVML keeps its slot, and other processes cannot use that
+ * slot. */
 static int test_slot(void)
 {
     unsigned before = session->pids[0] == getpid();
@@ -134,7 +134,7 @@ static int test_slot(void)
     return 0;
 }
 
-/* mrail adds up the links of a GPU by their far ends. */
+/* mrail sums the links of a GPU per far end. */
 static int test_read(void)
 {
     mrail_cuda_links_t links;
@@ -153,7 +153,7 @@ static int test_read(void)
     return 0;
 }
 
-/* Programs open the library at run time, by this name. */
+/* Programs load the library at run time, by this name. */
 static int test_name(void)
 {
     void *handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -37,7 +37,7 @@ typedef struct program {
     CUstream streams[STREAMS];
     unsigned devs[STREAMS];
     int is_blocking[STREAMS];
-    CUevent events[STREAMS]; /* one for each stream, recorded again and again */
+    CUevent events[STREAMS]; /* one for each stream, recorded repeatedly */
     buffer_t buffers[BUFFERS];
 } program_t;
 
@@ -55,7 +55,7 @@ static int is_ordered(const program_t *p, unsigned a, unsigned b)
             p->is_blocking[a] && p->is_blocking[b]);
 }
 
-/* Lets the stream wait for the last user of the buffer. */
+/* Makes the stream wait for the last user of the buffer. */
 static int order(program_t *p, unsigned stream, buffer_t *buffer)
 {
     if ((buffer->last_user >= 0) &&

@@ -1,6 +1,6 @@
 /*
- * PUT and GET of the engine between device buffers of two processes. An access
- * to device memory by the CPU causes a crash, so each test also proves that the
+ * PUT and GET of the engine between device buffers of two processes. A CPU
+ * access to device memory causes a crash, so each test also proves that the
  * engine does not access it.
  */
 #include "config.h"
@@ -76,8 +76,8 @@ static int buffer_close(buffer_t *buffer)
 
 /* ---- transfers ---- */
 
-/* Moves `size` bytes between offset 3 of the own buffer and offset 5 of the
- * buffer of rank 1. */
+/* Moves `size` bytes between offset 3 of this rank's buffer and offset 5 of
+ * rank 1's buffer. */
 static int move(job_t *job, const buffer_t *own, int is_put, size_t size)
 {
     mrail_iov_t iov = {.buffer = (void *)(uintptr_t)(own->address + 3),
@@ -104,7 +104,7 @@ static int move(job_t *job, const buffer_t *own, int is_put, size_t size)
 }
 
 /* Checks that bytes [to, to + size) come from offset `from` of the other
- * pattern, and that all others are as before. */
+ * pattern, and that all others are unchanged. */
 static int check_bytes(const buffer_t *buffer, uint64_t seed, size_t to,
                        uint64_t other, size_t from, size_t size)
 {
@@ -122,7 +122,7 @@ static int check_bytes(const buffer_t *buffer, uint64_t seed, size_t to,
     return 0;
 }
 
-/* Rank 0 moves, and both check. */
+/* Rank 0 moves the data, and both ranks check it. */
 static int transfers(job_t *job, const int is_device[2])
 {
     buffer_t buffer;
@@ -207,7 +207,7 @@ static int registration(job_t *job)
     CHECK(mrail_engine_device_access(job->engine) ==
           (has_peermem ? MRAIL_CUDA_ACCESS_PEERMEM : MRAIL_CUDA_ACCESS_DMABUF));
     CU(cuMemAlloc(&a, 10000));
-    /* Registration caches align the end. */
+    /* Registration caches align the end of the range. */
     CHECK(mrail_mem_reg(job->engine, (void *)(uintptr_t)a, 10000 + 48, &mem) ==
           0);
     CHECK(mrail_mem_reg(job->engine, (void *)(uintptr_t)a, 20000, &again) < 0);
@@ -271,5 +271,5 @@ int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     return job_result(job_run(2, node_of, 100, rail_job) == 0,
-                      "both processes end", "see above");
+                      "both processes succeed", "see above");
 }

@@ -1,9 +1,9 @@
 /*
- * Rates of links: a copy of 10 ms takes 10 ms, and processes share a link
- * equally. rates.sh has the limits.
+ * Link rates: measures copies that should take 10 ms, and processes that share
+ * a link. rates.sh has the limits.
  *
- * usage: gpu_rate [PROCESSES]: each one copies from device 0 to device 1, all
- * at the same time. Writes the times in microseconds.
+ * usage: gpu_rate [PROCESSES]: each process copies from device 0 to device 1,
+ * all at the same time. Writes the times in microseconds.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -25,7 +25,7 @@ typedef struct shared {
 static CUdeviceptr from, to;
 static CUstream stream;
 
-/* Returns the time of some copies in a row, in microseconds. */
+/* Returns the time of consecutive copies, in microseconds. */
 static double copies_us(unsigned num)
 {
     mrail_ns_t start_ns = mrail_clock_now();
@@ -56,7 +56,8 @@ static int run(shared_t *shared, unsigned num_procs)
     while (atomic_load(&shared->arrived) != num_procs) {
         usleep(100);
     }
-    /* One process: single copies. Several: many copies in a row. */
+    /* One process: single copies. Several processes: many consecutive
+     * copies. */
     for (unsigned i = 0; i < ((num_procs == 1) ? COPIES : 1); ++i) {
         printf("%.0f\n", copies_us((num_procs == 1) ? 1 : COPIES));
     }

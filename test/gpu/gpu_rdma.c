@@ -1,7 +1,7 @@
 /*
- * RDMA between device buffers of two processes, over a software rail: the
- * memory of a GPU is registered by its dma-buf descriptor. In a session with
- * --peermem, it is registered by its address as well.
+ * RDMA between device buffers of two processes, over a software rail: GPU
+ * memory is registered by its dma-buf descriptor. In a session with --peermem,
+ * it is also registered by its address.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -167,7 +167,7 @@ static int writer(void)
     CHECK(meet(mr, buffer + MIB, &peer) == 0);
     CHECK(transfer(IBV_WR_RDMA_WRITE, mr, buffer + MIB + 3, &peer,
                    peer.iova + 5, MIB) == IBV_WC_SUCCESS);
-    /* Read a part of it back to another place. */
+    /* Read a part of it back into another range. */
     CHECK(transfer(IBV_WR_RDMA_READ, mr, buffer + 2 * MIB + 9, &peer,
                    peer.iova + 5, 1000) == IBV_WC_SUCCESS);
     CU(cuMemcpyDtoH(bytes, buffer, SIZE));

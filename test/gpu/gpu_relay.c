@@ -1,8 +1,8 @@
 /*
  * Relays whose payloads are in device memory: exchanges of two to four
- * processes, and the errors of the memory if a call of the driver fails. Each
- * case runs with copy engines and with the relay kernel. The test environment
- * limits the rates of links, so that copies complete later.
+ * processes, and the errors of relay memory if a driver call fails. Each case
+ * runs with copy engines and with the relay kernel. The test environment limits
+ * the rates of links, so that copies complete later.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -23,10 +23,10 @@
 #define CHUNK ((size_t)65536)
 
 static relay_job_result_t results[JOB_RANKS];
-static int with_kernel; /* the current way to copy */
+static int with_kernel; /* the current copy method */
 static sgpu_session_t *session;
 
-/* Runs a case with both ways to copy. */
+/* Runs a case with both copy methods. */
 static int both_ways(int (*func)(void))
 {
     for (with_kernel = 0; with_kernel < 2; ++with_kernel) {
@@ -101,7 +101,7 @@ static int run_two_nodes(void)
     return 0;
 }
 
-/* Random flows of a node, including those from a rank to itself. */
+/* Random flows within a node, including those from a rank to itself. */
 static int run_random(void)
 {
     for (uint64_t seed = 0; seed < 8; ++seed) {
@@ -391,7 +391,7 @@ static uint64_t num_copies(void)
     return counter(0, SGPU_CNT_COPIES_PEER) + counter(0, SGPU_CNT_COPIES_LOCAL);
 }
 
-/* A launch lasts for the whole exchange, and copy engines are not used. */
+/* One launch lasts for the whole exchange, and copy engines are not used. */
 static int test_launches(void)
 {
     relay_job_t job;
@@ -409,7 +409,7 @@ static int test_launches(void)
         printf("# %llu launches, %llu copies\n", (unsigned long long)launches,
                (unsigned long long)copies);
         if (with_kernel) {
-            /* A descheduled process may launch it again. */
+            /* A descheduled process may relaunch it. */
             CHECK((launches >= job.num_exchanges) &&
                   (launches < 11 * job.num_exchanges));
             CHECK(copies == 0);
@@ -426,8 +426,8 @@ static void wait_for_device(void)
     (void)cuCtxSynchronize();
 }
 
-/* A process that waits for its device in the middle of an exchange does not wait
- * for ever, because the kernel ends. The next copy launches it again. */
+/* A process that waits for its device in the middle of an exchange does not
+ * wait forever, because the kernel ends. The next copy relaunches it. */
 static int test_wait(void)
 {
     relay_job_t job;
@@ -478,8 +478,8 @@ static CUresult refuse_module(CUmodule *module_p, const void *image)
     return CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* A driver that refuses the kernel, memory of another context, and memory from a
- * pool. */
+/* A driver that cannot load the kernel, memory of another context, and memory
+ * from a pool. */
 static int other_memory(void)
 {
     CUdeviceptr user;
@@ -515,7 +515,7 @@ static int test_other_memory(void)
     return in_process(other_memory);
 }
 
-/* The kernel ends by itself, and runs again for the next copy. */
+/* The kernel ends by itself, and is relaunched for the next copy. */
 static int idle_kernel(void)
 {
     CUdeviceptr user;
@@ -607,7 +607,7 @@ int main(void)
         {"no access to the other device", test_no_peer_access},
         {"copies that fail", test_failing_copies},
         {"a destroyed context", test_destroyed_context},
-        {"the current context stays", test_current_context},
+        {"the current context is unchanged", test_current_context},
         {"one launch for an exchange", test_launches},
         {"a kernel without tasks ends", test_idle},
         {"a process that waits for its device", test_wait},

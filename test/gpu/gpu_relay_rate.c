@@ -1,10 +1,11 @@
 /*
- * The rate of one pair of devices within a node over several paths: direct, and
- * over relays on other devices. Processes share devices if there are too few.
+ * The rate between two devices of a node over several paths: direct, and over
+ * relays on other devices. Processes share devices if there are too few.
  *
- * usage: gpu_relay_rate PATHS MIB [copy|kernel]: 1 path is the direct one; each
- * further one has a relay. Copy engines copy (copy), or the relay kernel. With 0
- * paths, the rate is that of cuMemcpyDtoD within device 0. Writes MB/s.
+ * usage: gpu_relay_rate PATHS MIB [copy|kernel]: The first path is the direct
+ * one; each further path has a relay. Copy engines copy (copy), or the relay
+ * kernel. With 0 paths, the rate is that of cuMemcpyDtoD within device 0.
+ * Writes MB/s.
  */
 #include "config.h"
 #include "gpu_test.h"
@@ -22,7 +23,7 @@ static double plain_copy(uint64_t bytes)
     gpu_use(0);
     if ((cuMemAlloc(&to, bytes) != CUDA_SUCCESS) ||
         (cuMemAlloc(&from, bytes) != CUDA_SUCCESS)) {
-        fprintf(stderr, "gpu_relay_rate: no device memory\n");
+        fprintf(stderr, "gpu_relay_rate: out of device memory\n");
         exit(1);
     }
     for (unsigned i = 0; i < 4; ++i) {

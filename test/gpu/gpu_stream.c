@@ -35,7 +35,7 @@ static void gate_init(gate_t *gate)
 }
 
 /* Returns when the engine of device 0 has processed all work that is in streams
- * now. The engine takes streams in the order in which they got work. */
+ * now. The engine processes streams in the order in which work was added. */
 static int settle(void)
 {
     CUstream stream;
@@ -153,7 +153,8 @@ static int test_events(void)
     RESULT(CUDA_ERROR_NOT_READY, cuEventQuery(event));
     CU(cuStreamWaitEvent(second, event, 0));
     BLOCKED(second);
-    /* the stream waits for the record above, although there is a newer one */
+    /* the stream waits for the record above, although there is a newer
+     * record */
     CU(cuEventRecord(event, NULL));
     BLOCKED(second);
     sem_post(&gate.open);
@@ -202,7 +203,7 @@ static int test_legacy_stream(void)
     sem_post(&gates[0].open);
     CU(cuStreamSynchronize(NULL));
     CU(cuStreamQuery(blocking));
-    /* The other way round. */
+    /* The reverse order. */
     CU(cuLaunchHostFunc(CU_STREAM_LEGACY, gate_func, &gates[1]));
     CU(cuMemsetD8Async(a, 1, 100, blocking));
     BLOCKED(blocking);
@@ -299,7 +300,7 @@ static int test_batch(void)
     return 0;
 }
 
-/* A stream that is destroyed with work in it finishes the work. */
+/* A stream that is destroyed with pending work finishes the work. */
 static int test_destroyed_stream(void)
 {
     CUstream stream;
@@ -326,7 +327,7 @@ int main(void)
     static const gpu_case_t cases[] = {
         {"host functions", test_host_functions},
         {"a blocked host function", test_blocked_function},
-        {"calls in a callback are refused", test_callback},
+        {"calls in a callback fail", test_callback},
         {"events", test_events},
         {"the legacy stream", test_legacy_stream},
         {"values in memory", test_values},

@@ -1,7 +1,7 @@
 /*
- * Helpers of the tests of software GPUs. A program writes TAP: one result for
- * each case, which consists of checks. The first check that fails names the
- * line and ends the case.
+ * Helpers of the tests of software GPUs. A program writes TAP: one result per
+ * case, which consists of checks. The first failing check prints its line and
+ * ends the case.
  */
 #ifndef MRAIL_TEST_GPU_TEST_H
 #define MRAIL_TEST_GPU_TEST_H
@@ -22,7 +22,7 @@
         }                                                                      \
     } while (0)
 
-/* Checks the result of a call of the driver. */
+/* Checks the result of a driver call. */
 #define RESULT(_wanted, _call)                                                 \
     do {                                                                       \
         CUresult result_ = (_call);                                            \
@@ -68,7 +68,7 @@ static inline CUcontext gpu_use(CUdevice dev)
     if ((cuInit(0) != CUDA_SUCCESS) ||
         (cuDevicePrimaryCtxRetain(&ctx, dev) != CUDA_SUCCESS) ||
         (cuCtxSetCurrent(ctx) != CUDA_SUCCESS)) {
-        printf("Bail out! no device %d\n", dev);
+        printf("Bail out! cannot use device %d\n", dev);
         exit(1);
     }
     return ctx;

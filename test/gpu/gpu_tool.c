@@ -6,7 +6,7 @@
  *   gpu_tool work DEVICE  allocates 4 MiB, fills 1 MiB by a kernel, and copies
  *                         1 MiB in, to the other device and out; calls an
  *                         unsupported function three times; prints "ready", and
- *                         waits for the end of its input
+ *                         waits for end of file on stdin
  *   gpu_tool copy         copies 4 MiB from device 0 to device 1; prints
  *                         "copied", or the error
  */

@@ -50,7 +50,7 @@ static int test_map(void)
     RESULT(CUDA_ERROR_ALREADY_MAPPED,
            cuMemMap(base + GRANULE, GRANULE, 0, handle, 0));
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(base, 4 * GRANULE));
-    /* Nobody has access yet. */
+    /* No device has access yet. */
     RESULT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD(base + GRANULE, in, SIZE));
     CU(cuMemSetAccess(base + GRANULE, GRANULE, &access, 1));
     CU(cuMemGetAccess(&flags, &access.location, base + GRANULE));

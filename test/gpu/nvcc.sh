@@ -1,5 +1,5 @@
 #!/bin/sh
-# Kernels compile to PTX, where nvcc is installed.
+# Kernels compile to PTX if nvcc is installed.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -25,6 +25,6 @@ cat >"$tmp/test.cu" <<END
 #include "$top/test/gpu/test_kernels.inc"
 END
 check 'the kernels of the tests compile' compile "$tmp/test.cu"
-expect 'waiting reads what other devices write' "$tmp/ptx" 'ld\.acquire\.sys'
-expect 'counting is atomic in the system' "$tmp/ptx" 'atom\..*sys.*add'
+expect 'waits read what other devices write' "$tmp/ptx" 'ld\.acquire\.sys'
+expect 'counters are atomic system-wide' "$tmp/ptx" 'atom\..*sys.*add'
 finish

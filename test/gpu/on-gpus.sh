@@ -19,7 +19,7 @@ run()
         --gpus 4 "$@" -- "$program"
 }
 
-# Rates make copies last long enough to overlap.
+# Low rates make copies last long enough to overlap.
 case $(basename -- "$program" .gpu) in
 api | ipc) run '' --gpu-memory 64M ;;
 copy)

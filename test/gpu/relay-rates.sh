@@ -1,6 +1,7 @@
 #!/bin/sh
-# One pair of software GPUs with pairwise links of equal rate: 64 MiB over the
-# direct link and one or two relays take at least 0.95 of 1, 2 and 3 links.
+# One pair of software GPUs with pairwise links of equal rate. 64 MiB use the
+# direct link alone, or also one or two relays. The rate must be at least 0.95
+# times that of one, two or three links.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -33,7 +33,7 @@ typedef struct shared {
     mailbox_t boxes[JOB_RANKS][JOB_RANKS]; /* [from][to] */
 } shared_t;
 
-/* Of this process. */
+/* State of this process. */
 static shared_t *shared;
 static const relay_job_t *job;
 static uint32_t self, num_barriers, exchange;
@@ -273,7 +273,7 @@ static int run_exchange(mrail_relay_t *relay, uint8_t *bytes)
     return barrier();
 }
 
-/* Returns the device of this rank. */
+/* Returns this rank's device. */
 static CUdevice device(void)
 {
     int count = 1;

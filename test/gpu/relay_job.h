@@ -1,6 +1,6 @@
 /*
- * Exchanges between processes, each with a device of its own, over src/relay
- * with payloads in device memory. The ranks of a node use IPC. A network of
+ * Exchanges between processes, each with its own device, over src/relay with
+ * payloads in device memory. The ranks of a node use IPC. A network of
  * mailboxes in shared host memory connects nodes.
  *
  * All data is checked. The bytes are a function of sender, receiver and
@@ -19,19 +19,19 @@
 
 typedef struct relay_job {
     unsigned num_ranks;
-    uint32_t node_of[JOB_RANKS]; /* the ranks of a node follow one another */
+    uint32_t node_of[JOB_RANKS]; /* ranks of a node are consecutive */
     mrail_relay_flow_t flows[JOB_FLOWS];
     unsigned num_flows;
     unsigned out_slots, in_slots;
     size_t chunk;
     unsigned num_exchanges;
-    int has_no_checks; /* 1: no checks, for measurements */
-    int with_kernel;   /* 1: a kernel copies; 0: copy engines */
-    /* If not NULL, rank 0 calls it after each step of its own. */
+    int has_no_checks; /* 1 for no checks, in measurements */
+    int with_kernel;   /* 1 to copy with a kernel, 0 with copy engines */
+    /* If not NULL, rank 0 calls it after each of its steps. */
     void (*trouble)(void);
 } relay_job_t;
 
-/* The measurements of a rank. */
+/* The measurements of one rank. */
 typedef struct relay_job_result {
     double seconds; /* the shortest exchange */
     uint64_t chunks;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail soft with GPUs: options, the state that it shows, mismatched sessions,
-# and remaining files.
+# mrail soft with GPUs: options, the displayed state, mismatched sessions, and
+# leftover files.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -25,8 +25,9 @@ no_files()
     [ -z "$(files)" ]
 }
 
-# alone OPTION... -- COMMAND...: like gpus, but in a session of its own. An earlier
-# one may have other GPUs, and lives a little longer than its last process.
+# alone OPTION... -- COMMAND...: like gpus, but in a separate session. An
+# earlier session may have other GPUs, and outlives its last process for a
+# moment.
 alone()
 {
     await 10 no_files || return 1
@@ -39,12 +40,12 @@ for options in '--gpus 0' '--gpus 17' '--gpu-link mesh:1G' '--pcie 1G' \
     '--gpus 2 --gpu-link mesh:' '--gpus 2 --pcie fast' \
     '--nodes 32 --gpus 16'; do
     # shellcheck disable=SC2086 # several words
-    expect_run "refused: $options" 2 'mrail soft: .*(gpu|GPU|rate|pcie)' \
+    expect_run "rejected: $options" 2 'mrail soft: .*(gpu|GPU|rate|pcie)' \
         gpus $options -- true
 done
-expect_run 'mrail run: refused without --soft' 2 'require --soft' \
+expect_run 'mrail run: rejected without --soft' 2 'require --soft' \
     "$build/mrail-run" --gpus 2 true
-expect_run 'mrail run: passes the options on' 0 \
+expect_run 'mrail run: forwards the options' 0 \
     '--gpus 4 --gpu-link mesh:240M --pcie 200M --gpu-memory 1048576 ' \
     "$build/mrail-run" --print --soft 2x2 --gpus 4 --gpu-link mesh:240M \
     --pcie 200M --gpu-memory 1M true
@@ -63,13 +64,13 @@ expect_run 'mrail info: no driver' 0 '^no GPU: no CUDA driver \(libcuda.so.1\)$'
     gpus -- "$build/mrail-info"
 
 # Faults from the beginning.
-expect_run 'refused: an unknown fault' 2 "--gpu-fault: 'rate' is not one of" \
+expect_run 'rejected: an unknown fault' 2 "--gpu-fault: 'rate' is not one of" \
     alone --gpus 1 --gpu-fault no_peer,rate -- true
-expect_run 'refused: faults without GPUs' 2 'require --gpus' \
+expect_run 'rejected: faults without GPUs' 2 'require --gpus' \
     alone --gpu-fault no_peer -- true
 expect_run 'a driver without a device' 0 '^init 100$' \
     alone --gpus 2 --gpu-fault no_device -- "$tool" count
-expect_run 'mrail run: passes faults on' 0 '--gpu-fault no_dmabuf,no_peer ' \
+expect_run 'mrail run: forwards faults' 0 '--gpu-fault no_dmabuf,no_peer ' \
     "$build/mrail-run" --print --soft 2x2 --gpus 4 \
     --gpu-fault no_dmabuf,no_peer true
 
@@ -78,12 +79,12 @@ printf 'at 0s gpu 0,2 no_device\n' >"$tmp/missing"
 expect_run 'a script hides GPUs' 0 '^devices 1$' \
     alone --gpus 3 --script "$tmp/missing" -- "$tool" count
 printf 'at 0s gpu 3 down\n' >"$tmp/wrong"
-expect_run 'refused: a GPU that does not exist' 2 'there is no gpu 3' \
+expect_run 'rejected: a GPU that does not exist' 2 'there is no gpu 3' \
     alone --gpus 3 --script "$tmp/wrong" -- true
-expect_run 'refused: GPUs of a session without GPUs' 2 'there are no GPUs' \
+expect_run 'rejected: GPUs in a session without GPUs' 2 'there are no GPUs' \
     "$soft" --session "$session-none" --rails 1 --script "$tmp/wrong" -- true
 printf 'at 0s gpu 0 peer 1 down\n' >"$tmp/pair"
-expect_run 'refused: a pair at a switch' 2 "'peer' requires --gpu-link mesh" \
+expect_run 'rejected: a pair on a switch' 2 "'peer' requires --gpu-link mesh" \
     alone --gpus 2 --gpu-link switch --script "$tmp/pair" -- true
 
 # 4 MiB at 20 MB/s take 0.2 s.
@@ -91,23 +92,23 @@ printf 'at byte 1M gpu 0 peer 1 down\n' >"$tmp/cut"
 expect_run 'a script cuts a link after some bytes' 0 '^error 220$' \
     alone --gpus 2 --gpu-link mesh:20M --script "$tmp/cut" -- "$tool" copy
 printf 'at byte 1M gpu 0 peer 1 rate 40M\n' >"$tmp/rate"
-expect_run 'and changes its rate' 0 '^copied$' \
+expect_run 'a script changes the rate of a link' 0 '^copied$' \
     alone --gpus 2 --gpu-link mesh:20M --script "$tmp/rate" -- "$tool" copy
 
 # nvidia-peermem.
-expect_run 'refused: --peermem without GPUs' 2 'require --gpus' \
+expect_run 'rejected: --peermem without GPUs' 2 'require --gpus' \
     alone --peermem -- true
 check 'peermem: registration by address' alone --gpus 1 --peermem -- \
     sh -c 'test "$MRAIL_SOFT_PEERMEM" = 1'
-expect_run 'another session has none' failure '' env MRAIL_SOFT_PEERMEM=1 \
+expect_run 'another session has no peermem' failure '' env MRAIL_SOFT_PEERMEM=1 \
     "$soft" --session "$session-none" --rails 1 --gpus 1 -- \
     sh -c 'test -n "${MRAIL_SOFT_PEERMEM-}"'
-expect_run 'mrail run: passes peermem on' 0 '--peermem ' \
+expect_run 'mrail run: forwards peermem' 0 '--peermem ' \
     "$build/mrail-run" --print --soft 2x2 --gpus 1 --peermem true
 
 # Devices.
 expect_run 'devices' 0 '^devices 0 1 2$' alone --gpus 3 -- "$tool" count
-expect_run 'the libraries of the user stay' 0 '/softgpu.*:/some/folder$' \
+expect_run "the user's library path is kept" 0 '/softgpu.*:/some/folder$' \
     env LD_LIBRARY_PATH=/some/folder "$soft" --session "$session" --rails 1 \
     --gpus 1 -- sh -c 'echo "$LD_LIBRARY_PATH"'
 expect_run 'mrail info: GPUs' 0 \
@@ -130,8 +131,8 @@ CUDA_VISIBLE_DEVICES=
 expect_run 'an empty list' 0 '^init 100$' alone --gpus 3 -- "$tool" count
 unset CUDA_VISIBLE_DEVICES
 
-# The state. Two processes hold memory and have copied; one called a function
-# that is not served.
+# The state. Two processes hold memory and have copied; each called an
+# unsupported function.
 mkfifo "$tmp/hold"
 gpus --nodes 2 --node 1 --gpus 2 --gpu-link switch:500M --pcie 300M \
     --gpu-memory 32M -- sh -c '
@@ -151,7 +152,7 @@ is 'kernels by process' 2 "$(json_sum own_launches "$tmp/json")"
 is 'the time of kernels by process' "$(json_sum sm_ns "$tmp/json")" \
     "$(json_sum own_sm_ns "$tmp/json")"
 is 'copies by process' 2 "$(json_sum own_copies_peer "$tmp/json")"
-is 'calls that are not served' 6 "$(json_sum cuModuleLoad "$tmp/json")"
+is 'unsupported calls' 6 "$(json_sum cuModuleLoad "$tmp/json")"
 expect 'the kind of links' "$tmp/json" '"gpu_link": "switch"'
 check 'the state as a table' "$soft" status --session "$session"
 expect 'a table of GPUs' "$tmp/out" \
@@ -159,7 +160,7 @@ expect 'a table of GPUs' "$tmp/out" \
 expect_count 'a row for each GPU' "$tmp/out" '^ *[01] gpu[01] ' 4
 expect_count 'a row for each process and GPU' "$tmp/out" \
     '^ *[0-9]+ +1 gpu[01] +2\.000 +[01] +[0-9.]+ +[0-3]$' 4
-expect 'functions that are not served' "$tmp/out" \
+expect 'unsupported functions' "$tmp/out" \
     '^not supported: cuModuleLoad, 6 calls$'
 expect_run 'the file is private' 0 '^-rw-------' ls -l \
     "/dev/shm/mrail-soft.$(id -u).$session+gpu"
@@ -169,12 +170,12 @@ ctl() { "$soft" ctl --session "$session" "$@"; }
 check 'ctl: a GPU' ctl --node 1 --gpu 0 no_memory copy_error=3
 check 'ctl: links' ctl --gpu all rate=5M
 check 'ctl: a cut link' ctl --node 0 --gpu 1 down
-expect_run 'ctl: refused: an action on rails' 2 "'drop' is not an action" \
+expect_run 'ctl: rejected: an action on rails' 2 "'drop' is not an action" \
     ctl --gpu 0 no_peer drop=1%
-expect_run 'ctl: refused: no such GPU' 2 'has GPUs 0 to 1$' ctl --gpu 2 down
-expect_run 'ctl: refused: a pair at a switch' 2 'links of kind mesh' \
+expect_run 'ctl: rejected: no such GPU' 2 'has GPUs 0 to 1$' ctl --gpu 2 down
+expect_run 'ctl: rejected: a pair on a switch' 2 'links of kind mesh' \
     ctl --gpu 0 --peer 1 down
-expect_run 'ctl: refused: a peer of itself' 2 'requires another' \
+expect_run 'ctl: rejected: a GPU as its own peer' 2 'requires another' \
     ctl --gpu 1 --peer 1 down
 check 'faults in the table' "$soft" status --session "$session"
 expect 'a fault of a GPU' "$tmp/out" '^fault: node 1 gpu0: no_memory$'
@@ -193,22 +194,22 @@ expect_run 'a script while a command runs' 0 '^fault: node 0 gpu0: no_dmabuf$' \
     gpus --nodes 2 --gpus 2 --script "$tmp/old" -- "$soft" status --session "$session"
 undone() { ! "$soft" status --session "$session" | grep -q no_dmabuf; }
 if await 5 undone; then
-    ok 'is undone at its end'
+    ok 'the fault of a script is undone when the command ends'
 else
-    not_ok 'is undone at its end' 'the fault is still there'
+    not_ok 'the fault of a script is undone when the command ends' 'the fault is still active'
 fi
 check 'ctl: clear' ctl --gpu all clear
 "$soft" status --session "$session" >"$tmp/out"
 expect_count 'no fault is left' "$tmp/out" '^fault: ' 0
 
-# Other options than those of the session.
+# Options that differ from those of the session.
 expect_run 'another number of GPUs' 1 'was created with 2 GPUs per node' \
     gpus --nodes 2 --gpus 3 -- true
 expect_run 'another rate' 1 'links, memory or faults other than requested' \
     gpus --nodes 2 --gpus 2 --pcie 100M -- true
-expect_run 'the same options join' 0 '^devices 0 1$' \
+expect_run 'a command with the same options joins' 0 '^devices 0 1$' \
     gpus --nodes 2 --gpus 2 --gpu-link switch:500MB/s -- "$tool" count
-expect_run 'no options join' 0 '^devices 0 1$' gpus -- "$tool" count
+expect_run 'a command without options joins' 0 '^devices 0 1$' gpus -- "$tool" count
 exec 9>&-
 wait
 gone() { [ -z "$(files)" ]; }

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     }
     MPI_Reduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("%s\n", all_wrong ? "data wrong" : "data ok");
+        printf("%s\n", all_wrong ? "wrong data" : "data ok");
     }
     MPI_Finalize();
     return all_wrong != 0;

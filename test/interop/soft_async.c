@@ -10,11 +10,11 @@ static void events_of_a_queue_pair(void)
     EXPECT(drain(&a, 0) == 0);
     EXPECT(to_state(&a, IBV_QPS_RTS) == 0);
     EXPECT(to_state(&a, IBV_QPS_SQD) == 0);
-    /* No event was requested, so none may come. */
+    /* No event was requested, so none may arrive. */
     EXPECT(!readable(a.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(async_comes(&b, IBV_EVENT_QP_LAST_WQE_REACHED));
-    /* the QP is already in ERR, so no second event comes */
+    /* the QP is already in ERR, so there is no second event */
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(!readable(b.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_RESET) == 0);
@@ -74,7 +74,7 @@ static void refused_access_is_an_event(void)
     EXPECT(ibv_post_send(a.qp, &wr, &bad_wr) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_ACCESS_ERR);
     EXPECT(async_comes(&b, IBV_EVENT_QP_ACCESS_ERR));
-    /* The completion reports the error, so no event comes. */
+    /* The completion reports the error, so there is no event. */
     EXPECT(!readable(a.ctx->async_fd, QUIET_MS));
     pair_close();
     OK();
@@ -109,7 +109,7 @@ static void a_failed_receive_is_no_event(void)
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
-    /* 8 bytes arrive, but the receive has room for only 4. */
+    /* 8 bytes arrive, but the receive holds only 4. */
     sge = (struct ibv_sge){(uintptr_t)b.mem, 4, b.mr->lkey};
     EXPECT(ibv_post_recv(b.qp, &wr, &bad_wr) == 0);
     EXPECT(post_send(&a, 1, 0) == 0);

@@ -21,7 +21,7 @@ static void nothing_to_read_is_eagain(void)
     errno = 0;
     EXPECT(ibv_get_async_event(b.ctx, &event) == -1);
     EXPECT(errno == EAGAIN);
-    EXPECT(carries(0)); /* the CQ is not armed, so no event comes */
+    EXPECT(carries(0)); /* the CQ is not armed, so there is no event */
     EXPECT(!readable(b.channel->fd, QUIET_MS));
     pair_close();
     OK();

@@ -1,7 +1,7 @@
 /*
  * Senders send many single packets to a stopped receiver. The packets in flight
- * must fit into the receiver's socket, however much memory the kernel uses for
- * each packet.
+ * must fit into the receiver's socket, however much memory the kernel uses per
+ * packet.
  *
  * usage: soft_credit (in a session)
  *
@@ -70,8 +70,8 @@ static void connect_one(struct ibv_qp *qp, uint32_t peer,
                              .path_mtu = IBV_MTU_4096,
                              .dest_qp_num = peer,
                              .min_rnr_timer = 1,
-                             /* The timeout of 4 s is longer than the receiver
-                              * is stopped, so nothing is retransmitted. */
+                             /* The 4 s timeout is longer than the receiver's
+                              * stop, so nothing is retransmitted. */
                              .timeout = 20,
                              .retry_cnt = 7,
                              .rnr_retry = 7};
@@ -146,8 +146,9 @@ static int receive(int out, int in)
         must(ibv_post_recv(qps[i], &wr, &bad_wr) == 0, "receive");
     }
     must(write(out, "r", 1) == 1, "ready");
-    must(poll_until(now_ms() + WAIT_MS, QPS) == QPS, "not all came");
-    must(read(in, &conn_info, 1) == 0, "the sender's end");
+    must(poll_until(now_ms() + WAIT_MS, QPS) == QPS,
+         "some packets did not arrive");
+    must(read(in, &conn_info, 1) == 0, "the sender failed");
     return 0;
 }
 
@@ -172,11 +173,13 @@ static int transmit(pid_t pid, int out, int in)
         must(ibv_post_send(qps[i], &wr, &bad_wr) == 0, "send");
     }
     got = poll_until(now_ms() + HOLD_MS, QPS);
-    must(got == 0, "a stopped receiver has answered");
+    must(got == 0, "the stopped receiver replied");
     must(kill(pid, SIGCONT) == 0, "SIGCONT");
-    must(poll_until(now_ms() + WAIT_MS, QPS) == QPS, "not all were sent");
+    must(poll_until(now_ms() + WAIT_MS, QPS) == QPS,
+         "some packets were not sent");
     close(out);
-    must((waitpid(pid, &status, 0) == pid) && (status == 0), "the receiver");
+    must((waitpid(pid, &status, 0) == pid) && (status == 0),
+         "the receiver failed");
     return 0;
 }
 

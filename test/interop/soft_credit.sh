@@ -14,5 +14,5 @@ drops=$(kernel_drops)
 [ "$(counter drop_kernel)" = 0 ] || fail "drop_kernel: $(counter drop_kernel)"
 release
 gone
-report 'the kernel drops none of many single packets'
+report 'many single packets: the kernel drops none'
 finish

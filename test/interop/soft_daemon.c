@@ -31,7 +31,7 @@
 #define WAIT_MS 2500 /* shorter than the time limit of a join */
 /* For a daemon without free descriptors. */
 #define FREE_DESCRIPTORS 6
-#define CLIENTS (FREE_DESCRIPTORS + 16) /* one or more are not accepted */
+#define CLIENTS (FREE_DESCRIPTORS + 16) /* at least one is not accepted */
 #define RETRY_MS 100 /* minimum time between two attempts to accept */
 
 typedef struct fixture {
@@ -90,8 +90,8 @@ static void end(const char *name, const sroce_session_hold_t *hold)
     sroce_session_hold_close(hold);
 }
 
-/* 60 sessions must get different bases out of 254. Without the lock, at least
- * two of them would have the same base, except in one of a thousand runs. */
+/* 60 sessions must have different bases out of 254. Without the lock, two of
+ * them would share a base in 999 of 1000 runs. */
 static void test_bases_differ(void **state)
 {
     enum { NUM = 60 };
@@ -113,7 +113,7 @@ static void test_bases_differ(void **state)
     }
 }
 
-/* A killed holder leaves nothing behind, so the next session gets the same
+/* A killed holder leaves nothing behind, so the next session has the same
  * base. */
 static void test_base_comes_back(void **state)
 {
@@ -141,8 +141,8 @@ static void test_base_comes_back(void **state)
 }
 
 /* A program, possibly of another user, occupies a base. A session without a
- * given base must take another one. A session with this base must be refused,
- * and must leave nothing behind. */
+ * given base must use another base. A session with this base must fail, and
+ * must leave nothing behind. */
 static void test_base_is_taken(void **state)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
@@ -192,9 +192,9 @@ int accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags)
     return got;
 }
 
-/* Leaves the daemon so few descriptors that it can accept only some of CLIENTS
- * connections. Closes descriptors inherited from the caller of this program,
- * which may have any number above `last`. */
+/* Leaves the daemon so few descriptors that it can accept only some of the
+ * CLIENTS connections. Closes descriptors inherited from the caller of this
+ * program, which may have any number above `last`. */
 static void limit_descriptors(int last)
 {
     struct rlimit limit = {(rlim_t)last + 1 + FREE_DESCRIPTORS,
@@ -309,8 +309,8 @@ static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
     return answer(conn, SROCE_DAEMON_BOUND, NULL);
 }
 
-/* While one process is stopped in the middle of a join, all others must get
- * replies. */
+/* While one process is stopped in the middle of a join, all other processes
+ * must receive replies. */
 static void test_stopped_process(void **state)
 {
     int stopped = connect_user(*state), other = connect_user(*state);
@@ -319,7 +319,7 @@ static void test_stopped_process(void **state)
 
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
-    /* The reply asks this process to make the socket, but the process does
+    /* The reply asks this process to create the socket, but the process does
      * not. */
     assert_int_equal(fd, -1);
     msg = join(other, 1, &fd);
@@ -353,8 +353,7 @@ static void test_stopped_process(void **state)
     close(other);
 }
 
-/* A join that waits too long is refused. The device is usable again
- * afterwards. */
+/* A join that waits too long fails. The device is usable again afterwards. */
 static void test_stopped_for_long(void **state)
 {
     int stopped = connect_user(*state), other = connect_user(*state), fd = -1;
@@ -374,8 +373,9 @@ static void test_stopped_for_long(void **state)
     close(other);
 }
 
-/* The kernel drops a descriptor on its way to the daemon. The sender must get
- * an error, and later slots must still be assigned in the right order. */
+/* The kernel drops a descriptor on its way to the daemon. The sender must
+ * receive an error, and later slots must still be assigned in the correct
+ * order. */
 static void test_lost_descriptor(void **state)
 {
     sroce_daemon_msg_t bound = {
@@ -405,7 +405,7 @@ static void test_lost_descriptor(void **state)
     close(other);
 }
 
-/* A process that cannot make a socket returns the slot. */
+/* A process that cannot create a socket returns the slot. */
 static void test_no_socket(void **state)
 {
     int first = connect_user(*state), fd = -1;

@@ -1,8 +1,7 @@
 /*
- * The queue pairs of a program that waits for events fail, as they do after a
- * fatal device error. Each of them must raise IBV_EVENT_QP_FATAL, enter the
- * error state, and flush its receives. All other queue pairs must stay
- * unchanged.
+ * A program waits for events while its queue pairs fail, as after a fatal
+ * device error. Each of them must raise IBV_EVENT_QP_FATAL, enter the error
+ * state, and flush its receives. All other queue pairs must stay unchanged.
  *
  * usage: soft_errqp QPS EXPECTED COMMAND (in a session). Starts COMMAND, which
  * makes the queue pairs fail.

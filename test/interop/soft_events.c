@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LIMIT_MS 200 /* for a loaded machine; an idle one takes a few ms */
+#define LIMIT_MS 200 /* for a loaded machine; an idle machine takes a few ms */
 
 static double now_ms(void)
 {
@@ -35,7 +35,7 @@ static int expect(struct ibv_context *context, const char *ctl,
     start = now_ms();
     if ((poll(&pollfd, 1, LIMIT_MS) != 1) ||
         (ibv_get_async_event(context, &event) != 0)) {
-        fprintf(stderr, "no event within %d ms of '%s'\n", LIMIT_MS, ctl);
+        fprintf(stderr, "no event within %d ms after '%s'\n", LIMIT_MS, ctl);
         return 1;
     }
     printf("%s %.2f ms after '%s'\n", ibv_event_type_str(event.event_type),

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Checks invalid input. Each case must produce one clear sentence and the
-# correct exit status. Nothing may crash or be left behind.
+# Checks invalid input. Each case must produce one clear message and the correct
+# exit status, without a crash and without leftover files.
 . "$(dirname "$0")/soft_lib.sh"
 
 s="--session $session"
@@ -60,7 +60,7 @@ gives 1 "created with different rates" $soft $s --rate 5M -- true
 gives 0 "" $soft $s --rate max -- true
 gives 1 "has --icrc off" $soft $s --icrc on -- true
 
-# Garbage and packets of external hosts must be dropped and counted.
+# Garbage and packets from external hosts must be dropped and counted.
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
 soft ./soft_stress --procs 2 --seconds 1.5 >"$tmp/stress" 2>&1 &
 stress=$!
@@ -72,21 +72,21 @@ for i in $(seq 50); do
 done 2>/dev/null
 wait $stress || { fail "garbage disturbed a job"; show "$tmp/stress"; }
 short=$(counter drop_short) wrong=$(counter drop_misrouted)
-echo "# garbage: $short too short, $wrong for nobody"
+echo "# garbage: $short too short, $wrong for unknown QPs"
 [ "$short" -gt 0 ] || fail "short packets were not counted"
 report 'garbage is dropped and counted, and a job continues'
 
 # Opens one device in more processes than it has slots.
 soft ./soft_processes 129 >"$tmp/out" 2>&1 && fail "129 opens of one device"
 grep -q 'slots of the device are taken' "$tmp/out" ||
-    { fail "no sentence about slots"; show "$tmp/out"; }
+    { fail "no message about slots"; show "$tmp/out"; }
 soft ./soft_processes 128 || fail "128 opens of one device"
 (ulimit -n 1024; soft ./soft_stress --procs 4 --rails 4 --seconds 0.3) ||
     fail "1024 descriptors are not enough"
 report 'as many processes as a device has slots, and one too many'
 
-# The session daemon runs out of descriptors. The process that it refuses must
-# print the remedy, and processes that already have a slot must continue.
+# The session daemon runs out of descriptors. A rejected process must print the
+# remedy, and processes that already have a slot must continue.
 full=$session-full
 (ulimit -n 24; exec timeout 30 $soft --session $full -- sleep 30) &
 filler=$!
@@ -94,14 +94,15 @@ await 3 $soft status --session $full >/dev/null 2>&1 || fail "session $full"
 timeout 20 $soft --session $full -- ./soft_processes 40 >"$tmp/out" 2>&1 &&
     fail "40 opens with a session daemon of 24 descriptors"
 grep -q "raise the hard limit ('ulimit -Hn')" "$tmp/out" ||
-    { fail "no sentence about the session daemon's limit"; show "$tmp/out"; }
+    { fail "no message about the session daemon's limit"; show "$tmp/out"; }
 kill $filler; wait $filler 2>/dev/null
 # Here, the process itself runs out of descriptors.
 (ulimit -n 40; soft ./soft_processes 100) >"$tmp/out" 2>&1 &&
     fail "100 opens with 40 descriptors"
 report 'too few descriptors in the session daemon, and in the process'
 
-# The session file is damaged, or comes from another version or another mode.
+# The session file is damaged, or was written by another version or in another
+# mode.
 file=/dev/shm/mrail-soft.$(id -u).$session
 cp "$file" "$tmp/good"
 printf 'X' | dd of="$file" bs=1 seek=0 conv=notrunc 2>/dev/null

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Processes start, exit and are killed while others send. The others must
-# continue and get their packets, and nothing may be left behind. The same must
-# hold if the session daemon is killed.
+# Processes start, exit and are killed while others send. The other processes
+# must continue and receive their packets, and nothing may be left behind. The
+# same must hold if the session daemon is killed.
 . "$(dirname "$0")/soft_lib.sh"
 
 SOFT_OPTIONS="--nodes 2 --rails 2"
@@ -18,13 +18,13 @@ for _ in 1 2; do
     soft ./soft_stress --procs 6 --nodes 2 --rails 2 --kill 3 --seconds 0.5 \
         >/dev/null 2>&1
     soft ./soft_stress --procs 3 --nodes 2 --rails 2 --seconds 0.3 --cleanup \
-        >/dev/null 2>&1 || fail "a job beside the long one"
+        >/dev/null 2>&1 || fail "a job next to the long one"
 done
 wait $long || { fail "the long job"; show "$tmp/long"; }
 show "$tmp/long"
 lost=$(counter drop_misrouted)
-[ "$lost" = 0 ] || fail "$lost packets came to the wrong process"
-report 'processes are killed: the others continue and get their packets'
+[ "$lost" = 0 ] || fail "$lost packets reached the wrong process"
+report 'processes are killed: the others continue and receive their packets'
 # The session daemon reclaims the slots the next time it runs.
 slots_free() { status >"$tmp/slots" && ! grep -q '"processes": [1-9]' "$tmp/slots"; }
 await 3 slots_free || fail "dead processes still have slots"
@@ -52,7 +52,7 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     timeout 5 $soft status --session $session >/dev/null 2>&1 || break
 done
 timeout 5 $soft status --session $session >/dev/null 2>&1 &&
-    fail "a session without a session daemon is shown"
+    fail "a session without a session daemon is listed"
 release
 wait $alone || { fail "a job without a session daemon"; show "$tmp/alone"; }
 # The name can be reused immediately.

@@ -23,8 +23,8 @@ report() {
     fi
 }
 
-# gives STATUS PATTERN COMMAND...: runs the command, and prints one result that
-# has the command's name.
+# gives STATUS PATTERN COMMAND...: runs the command, and prints one result named
+# after the command.
 gives() {
     local want=$1 pattern=$2 name
     shift 2
@@ -48,7 +48,7 @@ counter() { status | sed 's/"protocol": {[^}]*}//' | json_sum "$1"; }
 p=$(free_port)
 
 # Waits until a process listens on the TCP port $p.
-await_listener() { await 5 listens "$p" || fail "nobody listens on port $p"; }
+await_listener() { await 5 listens "$p" || fail "no process listens on port $p"; }
 
 # Prints the number of drops that the kernel counted at the receive sockets of
 # the session. In the kernel's table, port 4791 is 12B7, and the addresses are
@@ -61,8 +61,8 @@ kernel_drops() {
 }
 
 # pair NAME ARGS...: runs the server and the client of a verbs program. The
-# client gets 127.0.0.1 as its last argument. Their output is in $tmp/server
-# and $tmp/client.
+# client's last argument is 127.0.0.1. Their output is in $tmp/server and
+# $tmp/client.
 pair() {
     soft "$@" >"$tmp/server" 2>&1 &
     server=$!
@@ -84,6 +84,6 @@ hold() {
 is_there() { status >/dev/null 2>&1; }
 release() { kill $holder; wait $holder 2>/dev/null; }
 
-# The session must disappear shortly after its last process has ended.
+# The session must disappear shortly after its last process has exited.
 gone() { await 10 is_gone || fail "session $session was left behind"; }
 is_gone() { ! ls /dev/shm/mrail-soft.*."$session"* >/dev/null 2>&1; }

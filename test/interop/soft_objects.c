@@ -33,8 +33,8 @@ static void objects_in_use_stay(void)
     OK();
 }
 
-/* ibv_close_device(3) does not release objects. It may leak memory, but must do
- * no other harm. */
+/* ibv_close_device(3) does not release objects. It may leak memory, but must
+ * have no other side effects. */
 static void closed_with_everything_in_use(void)
 {
     pair_open(IBV_QPT_RC, 1);

@@ -50,7 +50,7 @@ extern end_t a, b;
 
 void pair_open(enum ibv_qp_type type, int use_srq);
 void pair_close(void);
-/* Waits for one completion. Returns its status, or -1 if none came. */
+/* Waits for one completion. Returns its status, or -1 on timeout. */
 int wait_wc(struct ibv_cq *cq, struct ibv_wc *wc);
 int post_recv(end_t *e, uint64_t wr_id);
 int post_send(end_t *e, uint64_t wr_id, unsigned flags);

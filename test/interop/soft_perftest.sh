@@ -2,7 +2,7 @@
 # Runs the programs of perftest unmodified, with one result line for each
 # combination. perftest does not check data. Both ends must therefore exit
 # successfully and print one row of figures for each size. The device must also
-# have carried the bytes without refusing a request or losing a packet. Word
+# have carried the bytes without rejecting a request or losing a packet. Word
 # splitting is intended, and soft_lib.sh uses some of the variables.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
@@ -43,14 +43,14 @@ check_rows() {
             if (invalid) { print "invalid row:" invalid; exit 1 }
             for (i = 1; i <= count; ++i) {
                 if (have[size[i]] != 1) {
-                    print "no row of " size[i] " bytes"; exit 1
+                    print "no row for " size[i] " bytes"; exit 1
                 }
             }
         }'
 }
 
-# perftest first measures the rate of its clock. If the machine's clock is not
-# steady, perftest prints a warning, and all its figures are 0.
+# perftest first measures its clock rate. If the machine's clock is not steady,
+# perftest prints a warning, and all its figures are 0.
 has_clock() { ! grep -q 'Correlation coefficient' "$tmp/client"; }
 
 # Prints the number of sizes that a command line measures, and the number of
@@ -89,7 +89,7 @@ try() {
 }
 
 # refuse PROGRAM ARGUMENTS: tests a feature that the device lacks. The program
-# must end with a message and an exit status, and not by a signal.
+# must exit with a message and a status, not from a signal.
 refuse() {
     soft "$@" -F -x 0 -p "$p" -d soft0 >"$tmp/server" 2>&1 &
     server=$!
@@ -99,9 +99,9 @@ refuse() {
     kill $server 2>/dev/null
     wait $server 2>/dev/null
     if [ $status = 0 ] || [ $status -ge 124 ]; then
-        not_ok "$* is refused" "exit status $status"
+        not_ok "$* is rejected" "exit status $status"
     else
-        ok "$* is refused"
+        ok "$* is rejected"
     fi
 }
 

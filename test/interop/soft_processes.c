@@ -1,5 +1,5 @@
-/* Opens device 0 the number of times that its argument gives. Exits with 0 if
- * every open succeeds. */
+/* Opens device 0 argv[1] times (default 1). Exits with 0 if every open
+ * succeeds. */
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 

@@ -33,13 +33,13 @@ await_traffic() {
         sleep 0.1
         [ "$(counter tx_packets)" -le $((sent + 50)) ] || return 0
     done
-    echo "# the job sends nothing yet"
+    echo "# the job is not sending yet"
 }
 
 stress() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$tmp/stress" 2>&1; }
 
 # try_during ACTION COUNTER: runs a job that checks all data, with the fault
-# active for 0.3 s. Sets $moved to the change of the counter.
+# active for 0.3 s. Sets $moved to the increase of the counter.
 try_during() {
     before=$(protocol "$2") sent=$(counter tx_packets)
     stress --seconds 1 &
@@ -56,7 +56,7 @@ try_during() {
 # may end before the script begins, and is then repeated.
 during() {
     try_during "$@" || try_during "$@" || try_during "$@" ||
-        fail "$1: $2 did not move"
+        fail "$1: $2 did not increase"
     grep -q "over: at 0s for 300ms rail 0 $1" "$tmp/script" ||
         { fail "$1: the end is not shown"; show "$tmp/script"; }
     healthy "$1"
@@ -120,11 +120,11 @@ lost=$(drops)
 sleep 0.2
 [ "$(counter rx_packets)" = "$moved" ] || fail "received while paused"
 [ "$(counter tx_packets)" = "$sent" ] || fail "sent while paused"
-[ "$(counter drop_short)" = "$short" ] || fail "taken while paused"
+[ "$(counter drop_short)" = "$short" ] || fail "a packet was processed while paused"
 run_script 'at 0s clear' || { fail "the script"; show "$tmp/script"; }
 wait $job || { fail "a job under pause"; show "$tmp/stress"; }
 [ "$(counter drop_short)" -gt "$short" ] || fail "lost while paused"
-[ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
+[ "$(counter rx_packets)" -gt "$moved" ] || fail "no traffic after the pause"
 [ "$lost" = "$(drops)" ] || fail "packets were lost"
 healthy pause
 report "pause: no packet moves, and none is lost"
@@ -146,16 +146,16 @@ run_script 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5
     { fail "write_delay"; show "$tmp/script"; }
 shows '"write_delay_us": 3000' || fail "write_delay is not shown, or for is not undone"
 run_script 'at 0s clear'
-shows '"write_delay_us": [1-9]' && fail "clear leaves write_delay"
+shows '"write_delay_us": [1-9]' && fail "clear does not undo write_delay"
 $soft ctl --session $session write_delay=700us || fail "ctl write_delay"
 shows '"write_delay_us": 700' || fail "ctl: write_delay is not shown"
 $soft ctl --session $session clear || fail "clear"
-shows '"write_delay_us": [1-9]' && fail "clear leaves what ctl did"
+shows '"write_delay_us": [1-9]' && fail "clear does not undo the change of ctl"
 echo 'at 0s write_delay 5ms' >"$tmp/write_delay"
 timeout 20 $soft --session $session --script "$tmp/write_delay" -- \
     sh -c "sleep 0.3; $soft status --session $session --json" \
     >"$tmp/out" 2>&1 || { fail "a command"; show "$tmp/out"; }
-grep -q '"write_delay_us": 5000' "$tmp/out" || fail "no write_delay beside a command"
+grep -q '"write_delay_us": 5000' "$tmp/out" || fail "no write_delay while a command runs"
 healthy "the end of a script with write_delay"
 # The caller may have ignored SIGCHLD.
 echo 'at 0s write_delay 5ms' >"$tmp/write_delay"
@@ -171,8 +171,8 @@ round_trip() {
 }
 
 # below_delay TRIES: succeeds if one of TRIES round trips is shorter than the
-# delay allows. A busy machine may need several tries. Sets $tries to the number
-# that were made.
+# delay allows. A busy machine may need several attempts. Sets $tries to the
+# number of attempts.
 DELAY_US=40000
 below_delay() {
     tries=0
@@ -186,7 +186,7 @@ below_delay() {
 
 # A round trip takes 4 x 10 ms, because each packet is delayed at both ends. On
 # a busy machine, a round trip may take as long without a delay. After `clear`,
-# the test therefore allows more tries than it needed before the delay.
+# the test therefore allows more attempts than it needed before the delay.
 below_delay 30 || bail_out "a round trip of ${us:-?} us without a delay"
 run_script 'at 0s rail 0 delay 10ms'
 round_trip
@@ -211,7 +211,7 @@ for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
     wait $server 2>/dev/null
     { [ $got != 0 ] && [ $got != 124 ]; } || fail "$action: exit status $got"
     grep -q 'transport retry counter exceeded' "$tmp/client" "$tmp/server" ||
-        { fail "$action: no such error"; show "$tmp/client"; }
+        { fail "$action: no message about retries"; show "$tmp/client"; }
     run_script 'at 0s clear'
     pair ibv_rc_pingpong -p $p -d soft0 -g 0
     report "permanent $action: programs fail, but not after clear"
@@ -221,9 +221,9 @@ done
 echo 'at 0s node 0 rail 0 qp_error 3' >"$tmp/third"
 echo 'at 0s node 0 rail 0 qp_error' >"$tmp/all"
 soft ./soft_errqp 7 2 "$soft ctl --script $tmp/third >/dev/null" ||
-    fail "every third"
+    fail "qp_error 3"
 soft ./soft_errqp 5 5 "$soft ctl --script $tmp/all >/dev/null" || fail "all"
-soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "another rail's"
+soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "qp_error on another rail"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
 report "qp_error"
 
@@ -237,40 +237,40 @@ timeout 20 $soft ctl --session $session --script "$tmp/counts" \
 injector=$!
 await 3 says '2 steps' "$tmp/script"
 sleep 0.1
-grep -q 'packet 200' "$tmp/script" && fail "it did not wait"
+grep -q 'packet 200' "$tmp/script" && fail "the script did not wait for the job's packets"
 before=$(counter drop_blackhole)
 stress --seconds 1.5 || { fail "a job"; show "$tmp/stress"; }
 wait $injector || { fail "the script"; show "$tmp/script"; }
-[ "$(counter drop_blackhole)" -gt "$before" ] || fail "nothing happened"
+[ "$(counter drop_blackhole)" -gt "$before" ] || fail "the blackhole dropped nothing"
 [ "$(grep -c '(node 0 rail 0)$' "$tmp/script")" = 4 ] ||
-    { fail "not four lines"; show "$tmp/script"; }
+    { fail "the script did not print four lines"; show "$tmp/script"; }
 healthy counts
 report "packet and byte"
 
-# A second script must be refused while one runs. An interrupt must restore the
-# rails and print a message.
+# While a script runs, a second one must be rejected. An interrupt must leave
+# the rails unchanged and print a message.
 echo 'at 0s down
 at 60s up' >"$tmp/long"
 $soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
 injector=$!
 await 3 says '0s down' "$tmp/injector"
-busy() { # the message must say only that another script runs
+busy() { # the only message must be that another script runs
     { grep -q "is already running a script: process $injector\$" "$1" &&
         [ "$(wc -l <"$1")" = 1 ]; } ||
-        { fail "no sentence about the other one"; cat "$1"; }
+        { fail "no message about the other script"; cat "$1"; }
 }
-run_script 'at 0s up' && fail "two scripts at once"
+run_script 'at 0s up' && fail "a second script was accepted"
 busy "$tmp/script"
 $soft --session $session --script "$tmp/long" -- touch "$tmp/ran" \
     >"$tmp/script" 2>&1
 [ $? = 1 ] || fail "exit status of a job with a second script"
 busy "$tmp/script"
-[ ! -e "$tmp/ran" ] || fail "a command was run beside another's script"
+[ ! -e "$tmp/ran" ] || fail "a command was run while another script was active"
 kill -INT $injector
 wait $injector
 [ $? = 1 ] || fail "exit status after an interrupt"
 grep -q 'the rails stay as they are' "$tmp/injector" ||
-    { fail "no sentence"; show "$tmp/injector"; }
+    { fail "no message"; show "$tmp/injector"; }
 status | grep -q '"up": false' || fail "the interrupt cleared the fault"
 $soft ctl --session $session clear
 healthy interrupt
@@ -279,7 +279,7 @@ $soft ctl --session $session --script "$tmp/long" >"$tmp/injector" 2>&1 &
 injector=$!
 await 3 says '0s down' "$tmp/injector"
 { kill -9 $injector; wait $injector; } 2>/dev/null
-run_script 'at 0s clear' || { fail "after a killed one"; show "$tmp/script"; }
+run_script 'at 0s clear' || { fail "a script after a killed one"; show "$tmp/script"; }
 report "one script at a time, an interrupt, a kill"
 
 # Counts only the script processes of this test's session, because other
@@ -308,15 +308,15 @@ got=$?
 grep -q 'at 1s rail 0 drop 1%' "$tmp/err" ||
     { fail "steps are not shown"; show "$tmp/err"; }
 healthy "the command's end"
-await 3 no_injector || fail "its process is left"
+await 3 no_injector || fail "the script's process is still running"
 # The script also ends if the command is killed.
 $soft --session $session --script "$tmp/long" -- sleep 60 2>/dev/null &
 job=$!
 await 3 shows '"up": false' || fail "rail 1 was not down"
-no_injector && fail "no process runs it"
+no_injector && fail "no process runs the script"
 kill -9 $job
 wait $job 2>/dev/null
-healthy "the command's kill"
+healthy "a killed command"
 report "with a command"
 
 # If the session ends, the script must end as well.
@@ -332,16 +332,16 @@ gone
 wait $injector
 [ $? = 1 ] || fail "exit status after the session"
 grep -q 'ended before the script' "$tmp/script" ||
-    { fail "no sentence"; show "$tmp/script"; }
+    { fail "no message"; show "$tmp/script"; }
 echo 'at 0s for 5ms every 10ms down' >"$tmp/long"
 timeout 20 $soft --session $session --rails 1 --script "$tmp/long" \
     -- sleep 0.3 2>/dev/null || fail "a script that never ends"
 gone
-await 3 no_injector || fail "its process is left"
+await 3 no_injector || fail "the script's process is still running"
 report "the session ends"
 
-# Invalid input must give one sentence with file and line, and status 2. Nothing
-# may be executed.
+# Invalid input must produce one message with file and line, and status 2.
+# Nothing may be executed.
 SOFT_OPTIONS="--rails 2"
 hold
 invalid() { # invalid WORDS LINE...
@@ -354,7 +354,7 @@ invalid() { # invalid WORDS LINE...
         got=$?
         [ $got = 2 ] || fail "$how: exit status $got"
         { [ "$(wc -l <"$tmp/out")" = 1 ] && grep -q "$words" "$tmp/out"; } ||
-            { fail "says not '$words'"; show "$tmp/out"; }
+            { fail "the message does not contain '$words'"; show "$tmp/out"; }
     done
     healthy "$*"
 }

@@ -224,8 +224,8 @@ static void connect_qp(int r, int peer)
         die("to RTR");
     }
     attr.qp_state = IBV_QPS_RTS;
-    /* The timeout is long, because a peer replies only when it gets a core, and
-     * many processes share a few cores. */
+    /* The timeout is long, because a peer replies only when it is scheduled,
+     * and many processes share a few cores. */
     attr.timeout = opt.kill ? 16 : 18; /* 268 ms, 1.07 s */
     attr.retry_cnt = 6;
     attr.rnr_retry = 7;
@@ -375,7 +375,7 @@ static void run(void)
         atomic_fetch_add(&shared->err[me], 1);
     }
     /* A process that has finished stays alive, because it must still reply to
-     * the others. */
+     * its peers. */
     atomic_fetch_add(&shared->done, 1);
     while ((shared->done < opt.procs - opt.kill) && (now() < end) &&
            !shared->failed) {

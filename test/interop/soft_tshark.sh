@@ -34,7 +34,7 @@ inside() {
     wait $capture
     dissect
     gone
-    report 'capture and session end'
+    report 'the capture and the session end'
     finish
 }
 

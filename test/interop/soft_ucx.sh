@@ -6,8 +6,8 @@ need ucx_perftest ucx_info
 export UCX_WARN_UNUSED_ENV_VARS=n UCX_LOG_LEVEL=error
 soft ucx_info -d | grep -q 'Transport: rc_verbs' || skip_all "this UCX has no ib"
 
-# A ucx_perftest that was built with MPI (Debian 13) would mistake itself for a
-# job of one rank.
+# A ucx_perftest that was built with MPI (Debian 13) would run as a job of one
+# rank.
 no_mpi=
 ucx_perftest -h 2>/dev/null </dev/null | grep -q '^ *-P <0|1>' && no_mpi=yes
 export OMPI_MCA_pml=ob1

@@ -8,7 +8,7 @@
 need ibv_devinfo ibv_rc_pingpong ibv_ud_pingpong ibv_srq_pingpong \
     ibv_devices ibv_asyncwatch ibv_uc_pingpong ibv_xsrq_pingpong
 
-# refused PROGRAM...: the program must print an error and end by itself.
+# refused PROGRAM...: the program must print an error and exit.
 refused() {
     soft "$@" >"$tmp/out" 2>&1
     status=$?
@@ -39,9 +39,9 @@ report ibv_devices
 
 # These features are missing from the device.
 refused ibv_uc_pingpong -d soft0 -g 0
-report "ibv_uc_pingpong is refused"
+report "ibv_uc_pingpong is rejected"
 refused ibv_xsrq_pingpong -d soft0 -g 0
-report "ibv_xsrq_pingpong is refused"
+report "ibv_xsrq_pingpong is rejected"
 
 # The program must print port events and nothing else until it is killed.
 hold

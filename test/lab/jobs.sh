@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs MPI jobs in a lab, on software rails at the addresses of the hosts.
 # Checks that the jobs use the right uplinks, that two jobs can run at the same
-# time, and that a job survives the failure of a link.
+# time, and that a job survives a link failure.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"
@@ -19,7 +19,7 @@ export mrail tmp UCX_MRAIL_LANES_PER_RAIL=2
 in_lab spread.fabric ecmp mpirun -np 4 sh -c \
     'echo "at $(hostname) $(ip -o -4 addr show dev rail0 | grep -o "10[0-9.]*/")"' \
     >"$tmp/out" 2>&1
-is 'mpirun puts one rank on each host' \
+is 'mpirun places one rank on each host' \
     'at h1 10.0.0.2/ at h2 10.0.0.3/ at h3 10.0.1.2/ at h4 10.0.1.3/' \
     "$(grep '^at ' "$tmp/out" | sort | tr '\n' ' ' | sed 's/ $//')"
 
@@ -47,7 +47,7 @@ for routing in rules rules-drop; do
     in_lab spread.fabric $routing sh "$tmp/jobs" >"$tmp/out" 2>&1
     is "$routing: all jobs succeed" '' "$(cat "$tmp/out")"
     for job in one two three four; do
-        expect "$routing: the data of job $job is right" "$tmp/$job" \
+        expect "$routing: the data of job $job is correct" "$tmp/$job" \
             '"data_ok": true'
     done
     # Each of the two ranks attached to l1 sends 2/3 of its 12 x 4 MiB to the
@@ -61,9 +61,9 @@ for routing in rules rules-drop; do
         not_ok "$routing: the uplinks carry the bytes between leaves and little else" \
             "$sent bytes" "$tmp/status"
     fi
-    # The two hosts of a leaf have two lanes each, so each uplink gets one lane
-    # of each host. The second lanes connect during the first exchanges, which
-    # takes longer on a busy machine.
+    # The two hosts of a leaf have two lanes each, so each uplink carries one
+    # lane of each host. The second lanes connect during the first exchanges,
+    # which takes longer on a busy machine.
     for leaf in l1 l2; do
         loads=$(for spine in 1 2 3 4; do
             bytes_of "$leaf-s$spine.0" up "$tmp/status"
@@ -73,13 +73,13 @@ for routing in rules rules-drop; do
             ok "$routing: the uplinks of $leaf carry equal loads"
         else
             not_ok "$routing: the uplinks of $leaf carry equal loads" \
-                "most over least: $loads %" "$tmp/status"
+                "highest to lowest load: $loads %" "$tmp/status"
         fi
     done
 done
 
 # Small messages use one lane to each peer. If a rule drops the packets of that
-# lane's uplink for good, the lane must come up again on another uplink.
+# lane's uplink permanently, the lane must come up again on another uplink.
 cat >"$tmp/down" <<'END'
 for uplink in 0 1 2 3; do
     "$mrail" bench alltoallv --soft lab -np 4 --json --sizes 4m,64 \
@@ -94,11 +94,11 @@ in_lab spread.fabric rules-drop sh "$tmp/down" >"$tmp/out" 2>&1
 is 'a job survives the loss of any uplink' '' \
     "$(cat "$tmp/out" "$tmp"/down?.err | grep -v 'failed (.*other lanes\|is up again')"
 for uplink in 0 1 2 3; do
-    is "uplink $uplink is lost: the data is right" 2 \
+    is "uplink $uplink is lost: the data is correct" 2 \
         "$(grep -c '"data_ok": true' "$tmp/down$uplink")"
 done
 
-# When the uplink works again, the only lane of a pair of hosts returns to it. With
+# When the uplink recovers, the only lane of a pair of hosts returns to it. With
 # one lane per rail, the hosts of l1 use its last two uplinks.
 cat >"$tmp/repair" <<'END'
 export UCX_MRAIL_LANES_PER_RAIL=1
@@ -117,8 +117,8 @@ sleep 2
 wait $! || echo "exit status $?"
 END
 in_lab spread.fabric rules-drop sh "$tmp/repair" >"$tmp/out" 2>&1
-is 'an uplink fails and works again: the job succeeds' '' "$(cat "$tmp/out")"
-expect 'an uplink fails and works again: the data is right' "$tmp/repaired" \
+is 'an uplink fails and recovers: the job succeeds' '' "$(cat "$tmp/out")"
+expect 'an uplink fails and recovers: the data is correct' "$tmp/repaired" \
     '"data_ok": true'
 # share OLD NEW: the percentage of l1's bytes that its third uplink carried
 share()
@@ -138,9 +138,9 @@ done
 had=$(share start before)
 has=$(share back after)
 if [ "$had" -ge 10 ] && [ "$has" -ge $((had / 2)) ]; then
-    ok 'an uplink works again: its lanes return to it'
+    ok 'an uplink recovers: its lanes return to it'
 else
-    not_ok 'an uplink works again: its lanes return to it' \
-        "it carried $had %, then $(share up back) %, and in the end $has %"
+    not_ok 'an uplink recovers: its lanes return to it' \
+        "the uplink carried $had %, then $(share up back) %, and finally $has %"
 fi
 finish

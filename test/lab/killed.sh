@@ -1,6 +1,6 @@
 #!/bin/sh
-# Kills mrail lab at random moments. No process, namespace, mount or file may
-# remain. LAB_KILL_SEED sets the seed, and LAB_KILLS the number of kills.
+# Kills mrail lab at random times. Processes, namespaces, mounts and files must
+# not remain. LAB_KILL_SEED sets the seed, and LAB_KILLS the number of kills.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -17,8 +17,7 @@ kills=${LAB_KILLS:-8}
 token=$tmp/spread.fabric # occurs in the command line of each process in the lab
 end_s=5
 
-# Starts a session of software rails with its daemon, and a process that no
-# other process waits for.
+# Starts a session of software rails with its daemon, and an orphan process.
 cat >"$tmp/work" <<'END'
 "$lab" exec h1 -- "$soft" --addresses /dev/shm/mrail-lab/addresses \
     --session lab -- sleep 1000 &
@@ -69,7 +68,7 @@ for kill in $(seq "$kills"); do
         --routing rules -- sh "$tmp/work" "$token" "$tmp/started" \
         >"$tmp/out" 2>&1 &
     pid=$!
-    # Half of the kills happen while the lab is still being built.
+    # Half of the kills happen while the lab is still being set up.
     [ $((kill % 2)) = 0 ] || await 20 test -e "$tmp/started" || :
     sleep "$(awk -v ms="$delay_ms" 'BEGIN { print ms / 1000 }')"
     victim=$(victim_of "$whom" "$pid")
@@ -86,18 +85,18 @@ for kill in $(seq "$kills"); do
     fi
 done
 
-# Ends the lab by a signal, as a terminal or a batch system does.
+# Terminates the lab by a signal, as a terminal or a batch system does.
 env -u UCX_MRAIL_TELEMETRY_DIR "$lab" "$tmp/spread.fabric" --quiet \
     -- sh "$tmp/work" "$token" "$tmp/term" >"$tmp/out" 2>&1 &
 pid=$!
-await 20 test -e "$tmp/term" || not_ok 'the lab starts' 'no command' "$tmp/out"
+await 20 test -e "$tmp/term" || not_ok 'the lab starts' 'the command did not start' "$tmp/out"
 kill -TERM "$pid"
 wait "$pid"
-is 'a lab ends by SIGTERM' 143 $?
+is 'SIGTERM terminates the lab' 143 $?
 if await $end_s is_clean; then
     ok 'SIGTERM leaves nothing'
 else
     left >"$tmp/left"
-    not_ok 'SIGTERM leaves nothing' 'something remains' "$tmp/left"
+    not_ok 'SIGTERM leaves nothing' 'there are remains' "$tmp/left"
 fi
 finish

@@ -23,11 +23,11 @@ link h1 l1 100MB
 END
     if ! unshare -mnpiu --fork true 2>/dev/null &&
         ! unshare -Urmnpiu --fork true 2>/dev/null; then
-        skip_all 'network, mount and PID namespaces are not allowed here'
+        skip_all 'network, mount and PID namespaces are not permitted'
     fi
     in_lab one.fabric ecmp true 2>"$tmp/out" && return
     excerpt "$tmp/out"
-    bail_out 'a lab of one host cannot be made'
+    bail_out 'cannot set up a lab with one host'
 }
 
 # Writes a fabric with two leaves, four spines and two hosts per leaf.
@@ -44,9 +44,9 @@ END
 }
 
 # groups_fabric [RATE]: writes a fabric with two leaf groups of two hosts with
-# two rails, and the topology file of one rank per host. Leaves l1 and l3 belong
-# to rail 0, which has twice the uplinks of rail 1. RATE: MB/s of the first
-# uplink of l1, which the file then states.
+# two rails, and a topology file with one rank per host. Leaves l1 and l3 belong
+# to rail 0, which has twice the uplinks of rail 1. RATE sets the rate of l1's
+# first uplink in MB/s, which the file then contains.
 groups_fabric()
 {
     groups_slow=${1-20}

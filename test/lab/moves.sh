@@ -1,5 +1,5 @@
 #!/bin/sh
-# The switches have no port rules, so ECMP puts several lanes on one uplink.
+# The switches have no port rules, so ECMP places several lanes on one uplink.
 # Lanes must move to other source ports until all uplinks carry equal loads.
 set -u
 # shellcheck source=test/mpi/lib.sh

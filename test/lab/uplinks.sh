@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compares the bytes that plans send through each uplink with the counters of a
-# lab. Rails have unequal uplinks, so a plan gives them unequal parts. The rate of
-# the rails is an argument, because a loaded machine measures too little.
+# Compares the bytes that plans send through each uplink with a lab's counters.
+# Rails have unequal uplinks, so a plan gives them unequal parts. An option sets
+# the rail rate, because measured rates are too low on a loaded machine.
 set -u
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/../mpi/lib.sh"
@@ -22,7 +22,7 @@ cat >"$tmp/job" <<'END'
     --mca coll_mrail_rail_bandwidth 50000000
 END
 
-# agrees LINES: each of LINES uplinks carries its planned bytes in both
+# agrees LINES: each of LINES uplinks must carry its planned bytes in both
 # directions, within 2 %.
 agrees()
 {
@@ -35,8 +35,8 @@ agrees()
 }
 
 # With one lane, a NIC uses one uplink of each leaf. Where one uplink is slow, the
-# lanes share a rail's bytes in proportion to their uplinks. On a loaded machine a
-# rail may lag so much that a READ ignores its quotas.
+# lanes share a rail's bytes in proportion to their uplinks. On a loaded
+# machine, a rail may lag so far behind that a READ ignores its quotas.
 for case in '2 lanes' '1 lane' '4 lanes, a slow uplink'; do
     lanes=${case%% *} slow=20
     case $case in *slow*) slow=12 ;; esac
@@ -46,12 +46,12 @@ for case in '2 lanes' '1 lane' '4 lanes, a slow uplink'; do
             sh "$tmp/job" >"$tmp/out" 2>&1
         agrees 8 && break
     done
-    expect "$case: the data is right" "$tmp/out" ' ok$'
+    expect "$case: the data is correct" "$tmp/out" ' ok$'
     expect "$case: planned" "$tmp/out" 'MPI_COMM_WORLD: planned: '
     if agrees 8; then
-        ok "$case: each uplink carries what is planned within 2 %"
+        ok "$case: each uplink carries its planned bytes within 2 %"
     else
-        not_ok "$case: each uplink carries what is planned within 2 %" \
+        not_ok "$case: each uplink carries its planned bytes within 2 %" \
             "$(grep -c '^# l[0-9]-s' "$tmp/out") uplinks" "$tmp/out"
     fi
 done

@@ -5,7 +5,7 @@
  * There are two ends and LANES lanes, each with up to EPOCHS epochs. Both ends
  * send active messages, and end 0 also a WRITE. An epoch of a lane may break at
  * any time. Packets in flight then arrive late or never, and completions are
- * not seen. Each end notices the break by itself, or learns of it from the
+ * not seen. Each end detects the break by itself, or learns of it from the
  * other end. Control messages may be lost, repeated and reordered: once sent, a
  * message may be received at any later time, or never.
  *
@@ -15,8 +15,7 @@
  *                                                        (assert in take)
  * end    when no further step is possible, everything has arrived (Last)
  *
- * No step can be undone. There are therefore no cycles, and the end is well
- * defined.
+ * Steps cannot be undone, so there are no cycles, and the end is well defined.
  */
 #ifndef LANES
 #define LANES 2
@@ -52,8 +51,8 @@ End end[2];
 
 /* One direction of one epoch of a lane. */
 typedef Epoch {
-    bool gap;              /* a packet was lost, so none after it is taken */
-    byte taken;            /* packets taken by the device of the other end */
+    bool gap;              /* a packet was lost, so later packets are dropped */
+    byte taken;            /* packets accepted by the other end's device */
     bool closed;           /* FAIL and CONFIRM of the sender may arrive */
     byte result;           /* in CONFIRM: active messages received */
     bool requested;            /* a LANE_REQ for this epoch may arrive */
@@ -79,7 +78,7 @@ chan air[2 * LANES] = [MSGS] of { byte, byte }; /* epoch, message */
 #define FENCED(e, l, m) ((e) == 0 && (m) == AMS - 1 && !end[0].done[WRITE] && \
                          end[0].where[WRITE] != HERE(0, l))
 
-/* Rules of the protocol. failover.sh leaves out each in turn, and shows that
+/* Rules of the protocol. failover.sh disables each rule in turn, and shows that
  * spin then finds an error. */
 #ifdef NO_EVIDENCE
 #define KNOWN(n) false
@@ -101,8 +100,8 @@ chan air[2 * LANES] = [MSGS] of { byte, byte }; /* epoch, message */
 #define FENCED(e, l, m) false
 #endif
 
-/* A packet that can no longer be taken is not put into the channel, and drained
- * packets are forgotten. That keeps the state space small. */
+/* A packet that can no longer be accepted is not put into the channel, and
+ * drained packets are removed. This keeps the state space small. */
 inline send(me, l, m)
 {
     end[me].where[m] = HERE(me, l);
@@ -145,7 +144,8 @@ inline take(me, l, p, m)
     p = 0; m = 0
 }
 
-/* The completion of the WRITE. No end waits for that of a message. */
+/* The completion of the WRITE. Completions of messages are not modelled,
+ * because no end waits for them. */
 #define COMPLETES(l) \
     (me == 0 && end[0].where[WRITE] == HERE(0, l) && \
      end[0].place[WRITE] < NOW(0, l).taken)
@@ -184,7 +184,8 @@ inline drain(me, l, n, i, m)
         if
         :: m == MSGS  /* complete and forgotten */
         :: m < MSGS && IS_WRITE(me, m) ->
-            /* A message behind the WRITE has arrived, and so has the WRITE. */
+            /* A message behind the WRITE has arrived, so the WRITE has arrived
+             * as well. */
             if
             :: KNOWN(n) -> complete(me, m)
             :: else ->
@@ -255,9 +256,9 @@ end_idle:
     od
 }
 
-/* Faults that no end could notice yet are left out. An epoch breaks only after
- * one end has begun it, and a packet is lost only when it is next to arrive.
- * The lanes are equivalent, so the first one that breaks is lane 0. */
+/* Faults that neither end could detect yet are left out. An epoch breaks only
+ * after one end has begun it, and a packet is lost only when it is next to
+ * arrive. The lanes are equivalent, so the first one that breaks is lane 0. */
 #define BEGUN(l, p) (P(0, l) >= p || P(1, l) >= p)
 #define FIRST(l) (l == 0 || breaks < BREAKS)
 #define NEXT_IS(e, l, p) (air[(e) * LANES + l] ? [p, _])

@@ -32,7 +32,7 @@ holds()
             "$tmp/out"; then
         ok "$name: $(awk '/states, stored/ { print $1 }' "$tmp/out") states"
     else
-        not_ok "$name" 'the search is incomplete, or it found an error' "$tmp/out"
+        not_ok "$name" 'the search is incomplete, or found an error' "$tmp/out"
     fi
 }
 

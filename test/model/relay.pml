@@ -11,8 +11,7 @@
  * end      when no further step is possible, every chunk has arrived and every
  *          slot is free (Last)
  *
- * No step can be undone. There are therefore no cycles, and the end is well
- * defined.
+ * Steps cannot be undone, so there are no cycles, and the end is well defined.
  */
 #ifndef CHUNKS
 #define CHUNKS 2
@@ -40,7 +39,7 @@
 #define PAIR(a, b) ((a) * RANKS + (b))
 
 typedef Flow {
-    byte from, via_out, via_in, to; /* ranks; NONE: no relay */
+    byte from, via_out, via_in, to; /* ranks; NONE if there is no relay */
     byte left;                      /* chunks not yet filled */
     byte got;
 };
@@ -59,8 +58,8 @@ chan arrived[RANKS * RANKS] = [IN] of { byte };
 #define RECEIVER(f) (flow[f].via_in != NONE -> flow[f].via_in : flow[f].to)
 #define BARE(c) (to_post[c] > 0 && posted[c] == 0)
 
-/* Rules of the protocol. relay.sh leaves out each in turn, and shows that spin
- * then finds an error. */
+/* Rules of the protocol. relay.sh disables each rule in turn, and shows that
+ * spin then finds an error. */
 #ifdef NO_RESERVE
 #define MAY_POST(me, x) true
 #elif RANKS == 4

@@ -23,14 +23,14 @@ rails()
     elif [ "$got" = "$want" ]; then
         ok "$name"
     else
-        not_ok "$name" "they got $got" "$tmp/err"
+        not_ok "$name" "ranks have $got" "$tmp/err"
     fi
 }
 
-rails 'ranks get rails in rotation' \
+rails 'rails are assigned to ranks in rotation' \
     'soft0 soft1 soft2 soft3 soft0 soft1 soft2 soft3'
 # GPU 0 is near rails 0 and 1, and GPU 1 near rails 2 and 3.
-rails 'ranks get the rails that are nearest to their GPUs' \
+rails 'ranks are assigned the rails nearest to their GPUs' \
     'soft0 soft2 soft1 soft3 soft0 soft2 soft1 soft3' --gpus 2
 MRAIL_TEST_RUN="${MRAIL_TEST_RUN-} --bind-rails"
 run 'one rail per rank' 8 "$build/mpi_exchange"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Collects the telemetry of an MPI job whose ranks are on two hosts, which are
 # directories of this machine. The clock of one host is an hour ahead. The
-# viewers must find the same in the archive as on the machine: while the job
-# runs, while a rank is stopped, and after all ranks were killed.
+# viewers must show the same data from the archive as from the machine: while
+# the job runs, while a rank is stopped, and after all ranks have been killed.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -75,8 +75,8 @@ gather running
 view running diagnose
 expect 'running: four ranks of one job' "$tmp/view" \
     '^job [^ ]+: 4 processes in the archive, 4 running'
-expect 'running: a rank of each host' "$tmp/view" '^ +[23] .* ahead$'
-expect 'running: how well times agree' "$tmp/err" 'aligned to within [0-9.]+ ms'
+expect 'running: a rank on each host' "$tmp/view" '^ +[23] .* ahead$'
+expect 'running: the accuracy of the alignment' "$tmp/err" 'aligned to within [0-9.]+ ms'
 view running top --json
 python3 - "$tmp/view" >"$tmp/out" 2>&1 <<'END' || true
 import json
@@ -113,7 +113,7 @@ assert max(last.values()) - min(last.values()) < 20e9, last
 assert max(first.values()) < max(last.values()), (first, last)
 print("ok")
 END
-is 'running: the records of all ranks are of the same time' ok \
+is 'running: the records of all ranks are from the same period' ok \
     "$(tail -n 1 "$tmp/out")"
 view running trace -o "$tmp/trace"
 run_program 'running: ' python3 "$top/test/mpi/trace_check.py" "$tmp/trace"
@@ -138,7 +138,7 @@ for rank, process in ranks.items():
     assert used, process["rails"]
     first.append(used[0])
     last.append(used[-1])
-# The records of all ranks are of the same time, not an hour apart.
+# The records of all ranks are from the same period, not an hour apart.
 width = report["grid"]["width_s"]
 assert report["grid"]["points"] * width < 60, report["grid"]
 assert max(first) <= min(last), (first, last)
@@ -172,13 +172,13 @@ kill -9 $pids
 wait $job 2>/dev/null || true
 gather killed
 view killed diagnose
-expect 'killed: no process runs' "$tmp/view" '4 processes in the archive, 0 running'
+expect 'killed: no process is running' "$tmp/view" '4 processes in the archive, 0 running'
 view killed trace
-expect 'killed: the records of a rank of the other host' "$tmp/view" \
+expect 'killed: the records of a rank on the other host' "$tmp/view" \
     '^rank [23] .* ahead  ended$'
 view killed top
 
-# The report of the archive has the figures of those of the two directories.
+# The report on the archive must agree with the reports on the two directories.
 view killed report --json
 cp "$tmp/view" "$tmp/killed.json"
 for host in near ahead; do
@@ -214,7 +214,7 @@ assert not single, single
 assert len(archive["events"]) == len(near["events"]) + len(ahead["events"])
 print("ok")
 END
-is 'killed: the report of the archive has the figures of both hosts' ok \
+is 'killed: the report on the archive has the figures of both hosts' ok \
     "$(tail -n 1 "$tmp/out")"
 nothing_left 'collect'
 finish

@@ -21,7 +21,7 @@ for command in $(cd "$libexec" && ls -d mrail-*); do
             "$man/man1/mrail-$command.1" >"$tmp/out" 2>&1; then
             ok "manual page of mrail $command"
         else
-            not_ok "manual page of mrail $command" 'mandoc complains' "$tmp/out"
+            not_ok "manual page of mrail $command" 'mandoc prints warnings' "$tmp/out"
         fi
     else
         skip "manual page of mrail $command" "mandoc is not installed"
@@ -88,7 +88,7 @@ for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
         ok "run reports the error in --rate $rate once"
     else
-        not_ok "run reports the error in --rate $rate once" 'it says more'
+        not_ok "run reports the error in --rate $rate once" 'more than one line on stderr'
     fi
 done
 while IFS='|' read -r what line; do
@@ -98,7 +98,7 @@ while IFS='|' read -r what line; do
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
         ok "run reports $what once"
     else
-        not_ok "run reports $what once" 'it says more'
+        not_ok "run reports $what once" 'more than one line on stderr'
     fi
 done <<'END'
 an unknown event|at 0s sideways

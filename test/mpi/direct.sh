@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks RDMA READs of collectives: quotas for each rail, READs beside messages,
-# READs that a device refuses, and memory that cannot be registered.
+# Checks RDMA READs of collectives: quotas per rail, READs concurrent with
+# messages, READs that a device rejects, and memory that cannot be registered.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -17,15 +17,16 @@ topology=2x3
 MRAIL_TEST_RUN="$options --rate 200M,100M,50M"
 run 'READs on unequal rails' 2 "$build/mpi_direct"
 
-# The device reports the key, and the lane that carried the READ fails over.
+# The device reports the invalid key, and the lane that carried the READ fails
+# over.
 MRAIL_TEST_RUN=$options
 topology=2x2
 status=0
 launch 2 -- "$build/mpi_direct" refused >"$tmp/out" 2>"$tmp/err" || status=$?
 results "$tmp/out"
-is 'a READ that is refused: exit status' 0 $status
+is 'a rejected READ: exit status' 0 $status
 
-# The only rail fails permanently while a rank only READs.
+# The only rail fails permanently while a rank does nothing but READ.
 topology=2x1
 launch 2 -x UCX_MRAIL_PEER_TIMEOUT=1 -- "$build/mpi_direct" lost \
     >"$tmp/out" 2>&1 &

@@ -9,10 +9,10 @@ typedef enum direct_fault {
     DIRECT_NO_FAULT,
     DIRECT_FAIL_MEM_GET, /* every third mem_get() fails, beginning with the
                           * first */
-    /* the first of every two READs */
-    DIRECT_FAIL_GET, /* is refused */
-    DIRECT_BAD_GET,  /* ends with an error */
-    DIRECT_BUSY_GET, /* must wait */
+    /* The first of every two READs: */
+    DIRECT_FAIL_GET, /* fails with -EIO */
+    DIRECT_BAD_GET,  /* completes with an error */
+    DIRECT_BUSY_GET, /* fails with -EAGAIN */
 } direct_fault_t;
 
 /* Finds the functions, as a collective component does. Returns NULL if the

@@ -14,10 +14,10 @@ run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
     expect_run 'an unknown device' failure \
         "UCX_MRAIL_DEVICES: there is no port 'nosuch'; devices of this host: soft0" \
         env UCX_MRAIL_DEVICES=nosuch $run -- "$program"
-    expect_run 'a param out of range' failure \
+    expect_run 'a parameter out of range' failure \
         'UCX_MRAIL_LANES_PER_RAIL=77: expected 1 to 32' \
         env UCX_MRAIL_LANES_PER_RAIL=77 $run -- "$program"
-    expect_run 'a QP for each peer suffices' 0 '^ok - ' \
+    expect_run 'one QP per peer suffices' 0 '^ok - ' \
         env UCX_MRAIL_MAX_QPS=5 timeout -k 5 60 \
         "$mrail" run -np 6 --soft 2x2 -- "$program"
     expect_run 'fewer QPs than peers' failure \
@@ -35,7 +35,7 @@ run="timeout -k 5 60 $mrail run -np 2 --soft 2x2 --session $session"
         timeout -k 5 60 \
         "$mrail" soft --session "$session" --rails 2 --nodes 2 -- \
         "$mrail" soft --session "$session" --rails 3 --nodes 2 -- true
-    expect_run 'a command that is not there' 127 'nosuchprogram' \
+    expect_run 'a command that does not exist' 127 'nosuchprogram' \
         $run -- "$tmp/nosuchprogram"
     expect_run "the program's own exit status" 7 '' $run -- sh -c 'exit 7'
     expect_run 'an inactive device' failure "soft1" \

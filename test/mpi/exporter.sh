@@ -1,6 +1,6 @@
 #!/bin/sh
-# Scrapes mrail exporter while a job runs, through a failover, while a rank is
-# stopped, and while the job ends. The values must be those of mrail top.
+# Scrapes mrail exporter while a job runs, during a failover, while a rank is
+# stopped, and as the job ends. The values must match those of mrail top.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -17,9 +17,9 @@ run_program '' python3 "$top/test/mpi/exporter_job.py" "$mrail" "$session"
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - ' "$tmp/job"; then
-    ok 'the job ends, all data is right'
+    ok 'the job ends, all data is correct'
 else
-    not_ok 'the job ends, all data is right' "exit status $status" "$tmp/job"
+    not_ok 'the job ends, all data is correct' "exit status $status" "$tmp/job"
 fi
 nothing_left 'exporter'
 finish

@@ -29,7 +29,7 @@ def start_exporter():
 
 
 class Watcher(threading.Thread):
-    """Scrapes all the time. No counter of a process or rail may decrease."""
+    """Scrapes continuously. Counters of a process or rail must never decrease."""
 
     def __init__(self, url):
         super().__init__()
@@ -45,7 +45,7 @@ class Watcher(threading.Thread):
             try:
                 now = self.scrape()
                 if self.last is not None:
-                    # The counters of a lane start again with its queue pair.
+                    # The counters of a lane restart with its queue pair.
                     self.wrong += [key for key in decreased(self.last, now)
                                    if not key[0].startswith("mrail_lane_bytes")
                                    and "lane" not in dict(key[1])]
@@ -69,7 +69,7 @@ def top():
 
 
 def differences(scrape, processes):
-    """Compare a scrape with mrail top. Both must see the same pages."""
+    """Compares a scrape with mrail top. Both must see the same pages."""
     compared, wrong = 0, []
 
     def same(name, value, **labels):
@@ -119,12 +119,12 @@ def test_values(watcher, pids):
     compared, wrong = differences(watcher.scrape(), top())
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
-    check("every value is that of mrail top --json",
+    check("every value matches mrail top --json",
           not wrong and compared > RANKS * RAILS * 4, (compared, wrong[:5]))
 
 
 def test_bytes(watcher):
-    """The sum over rails is at least the number that the transport counts."""
+    """The sum over the rails is at least the transport's own count."""
     scrape = watcher.scrape()
     for rank in range(RANKS):
         rails = sum(value for _, value in scrape.values(
@@ -142,7 +142,7 @@ def test_failover(watcher):
     down = eventually(lambda: [
         labels for labels, value in watcher.scrape().values("mrail_rail_up")
         if value == 0])
-    check("a port that goes down: the rail is down, and no other",
+    check("a port goes down: only its rail is down",
           down and {labels["rail"] for labels in down} == {"soft1:1"}, down)
     check("lanes fail over", eventually(lambda: sum(
         value for _, value in watcher.scrape().values(
@@ -155,7 +155,7 @@ def test_failover(watcher):
         after.value("mrail_rail_bytes_total", **labels) >= value
         for labels, value in before.values("mrail_rail_bytes_total")))
     ctl("--rail", "1", "up")
-    check("it comes up again", eventually(lambda: all(
+    check("the rail comes up again", eventually(lambda: all(
         value == 1 for _, value in watcher.scrape().values("mrail_rail_up"))))
 
 
@@ -189,7 +189,7 @@ def test_stopped(watcher, pids):
     age = time.time() - watcher.scrape().value(
         "mrail_process_update_time_seconds", rank="2")
     os.kill(pids[2], signal.SIGCONT)
-    check("a stopped rank: the others are in a call", waits, waits)
+    check("a stopped rank: the other ranks are in a call", waits, waits)
     check("and its page is not updated", age > 1.5, age)
     check("afterwards, all ranks move again", eventually(lambda: all(
         value < 1 for _, value in watcher.scrape().values(
@@ -221,7 +221,7 @@ def main():
           not watcher.wrong and watcher.scrapes > 20,
           (watcher.scrapes, watcher.wrong[:5]))
     exporter.send_signal(signal.SIGTERM)
-    check("the exporter ends", exporter.wait(10) == 0)
+    check("the exporter exits", exporter.wait(10) == 0)
     finish()
 
 

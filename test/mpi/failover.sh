@@ -27,7 +27,7 @@ drop_all()
     ctl --rail 2 loss=0
 }
 # A rail loses acknowledgements without a port event. Requests do not complete,
-# but datagrams get through, so probes are still answered.
+# but datagrams arrive, so probes are still answered.
 drop_acks()
 {
     ctl --node 1 --rail 2 drop_acks
@@ -61,7 +61,7 @@ all_ports_briefly()
     ctl up
 }
 
-# Every 200 ms, all rails pause for 20 ms or lose everything, as under
+# Every 200 ms, all rails pause for 20 ms or lose all packets, as under
 # congestion.
 all_pause()
 {
@@ -91,10 +91,10 @@ run_fault()
     status=0
     wait $job || status=$?
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
-        not_ok "$name: the job continues, all data is right" "exit status $status" \
+        not_ok "$name: the job continues, all data is correct" "exit status $status" \
             "$tmp/out"
     else
-        ok "$name: the job continues, all data is right"
+        ok "$name: the job continues, all data is correct"
     fi
 }
 expect_lanes_closed()
@@ -102,7 +102,7 @@ expect_lanes_closed()
     if grep -q '"lanes_failed": [1-9]' "$tmp/stats"/*.json; then
         ok "$name: lanes were closed, and other lanes took over their work"
     else
-        not_ok "$name: lanes were closed" 'the statistics say: none'
+        not_ok "$name: lanes were closed" 'the statistics count none'
     fi
 }
 no_lane_closed()
@@ -114,7 +114,7 @@ expect_no_lane_closed()
     if no_lane_closed; then
         ok "$name: no lane was closed"
     else
-        not_ok "$name: no lane was closed" "the statistics say: $(
+        not_ok "$name: no lane was closed" "the statistics count $(
             grep -oh '"lanes_failed": [0-9]*' "$tmp/stats"/*.json |
                 paste -sd ' ')"
     fi
@@ -129,7 +129,7 @@ else
 fi
 run_fault 'a rail that loses all packets' drop_all
 expect_lanes_closed
-run_fault 'a rail that answers no requests' drop_acks
+run_fault 'a rail that acknowledges no requests' drop_acks
 expect_lanes_closed
 if grep -q 'soft2:1: lane .*(no completions, unlike other lanes)' \
     "$tmp/out"; then
@@ -156,13 +156,13 @@ done
 expect_no_lane_closed
 
 # Rails are dead from the start, without a port event. Each process chooses at
-# random which rail its address names first, so several jobs are run.
+# random which rail its address names first, so the test runs several jobs.
 printf 'at 0ms node 1 rail %s blackhole both\n' 0 1 3 >"$tmp/script"
 for try in 1 2 3 4; do
     launch 2 --script "$tmp/script" -- timeout 90 "$build/mpi_exchange" \
         --seconds 1 --bytes 300000 >"$tmp/out" 2>&1 || :
     if ! grep -q '^ok - ' "$tmp/out"; then
-        not_ok 'three of four rails dead from the start' "job $try fails" "$tmp/out"
+        not_ok 'three of four rails dead from the start' "job $try failed" "$tmp/out"
     fi
 done
 [ $failed != 0 ] || ok 'three of four rails dead from the start, four jobs'

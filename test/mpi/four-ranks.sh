@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs an MPI job of four ranks, whose traffic mrail must carry. Lanes may fail
-# meanwhile. contrib/check runs it with a sanitizer's runtime in
+# Runs a four-rank MPI job, whose traffic mrail must carry. Lanes may fail
+# during the job. contrib/check runs it with a sanitizer's runtime in
 # MRAIL_TEST_PRELOAD. usage: four-ranks.sh RUN-OPTIONS PROGRAM [ARGUMENT...]
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -11,8 +11,8 @@ shift 2
 mkdir "$tmp/stats"
 status=0
 (
-    # Only the job gets the sanitizer's runtime. The shell and its tools must
-    # not.
+    # Only the job preloads the sanitizer's runtime. The shell and its tools
+    # must not.
     export LD_PRELOAD="${MRAIL_TEST_PRELOAD-}" UCX_MRAIL_TIMEOUT=4s \
         UCX_MRAIL_STATS_FILE="$tmp/stats/%p"
     launch 4 -- timeout -k 20 300 "$build/$program" "$@"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Device memory that cannot be exchanged: the call must print a sentence and
-# return an error on all ranks.
+# Device memory that cannot be exchanged: the call must print a one-sentence
+# message and return an error on all ranks.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -10,18 +10,19 @@ topology=2x2
 options=${MRAIL_TEST_RUN-}
 MRAIL_TEST_RUN="$options --gpus 2 --bind-rails"
 
-# fails CASE SENTENCE: the call fails on all ranks, and one of them prints why.
+# fails CASE SENTENCE: the call fails on all ranks, and one of them prints the
+# reason.
 fails()
 {
     status=0
     launch 4 -- "$build/mpi_gpu_bad" "$1" >"$tmp/out" 2>"$tmp/err" || status=$?
     results "$tmp/out"
     if [ $status != 0 ]; then
-        not_ok "$1: it ends well" "exit status $status" "$tmp/err"
+        not_ok "$1: the exit status is 0" "exit status $status" "$tmp/err"
     elif [ "$(grep -c . "$tmp/err")" = 1 ] && grep -q "$2" "$tmp/err"; then
-        ok "$1: one sentence says why"
+        ok "$1: one message states the reason"
     else
-        not_ok "$1: one sentence says why" "not '$2'" "$tmp/err"
+        not_ok "$1: one message states the reason" "not '$2'" "$tmp/err"
     fi
 }
 
@@ -31,8 +32,8 @@ fails freed 'neither host memory nor device memory; was it freed?'
 # Without an agreement round, the error of one rank ends the job.
 status=0
 launch 4 -- "$build/mpi_gpu_bad" late >"$tmp/out" 2>"$tmp/err" || status=$?
-expect 'late: small calls are right' "$tmp/out" '^ok - small calls are right'
-expect 'late: one sentence says why' "$tmp/err" 'was it freed?'
+expect 'late: small calls are correct' "$tmp/out" '^ok - small calls are correct'
+expect 'late: one message states the reason' "$tmp/err" 'was it freed?'
 if [ $status != 0 ] && ! grep -q hangs "$tmp/err"; then
     ok 'late: the job ends'
 else
@@ -40,8 +41,8 @@ else
 fi
 run again 4 "$build/mpi_gpu_bad" again
 
-# Faults of relays in device memory, on one node with four GPUs. Each case has a
-# session of its own, because the faults of a session outlive a job.
+# Faults of relays in device memory, on one node with four GPUs. Each case has
+# its own session, because the faults of a session outlive a job.
 topology=1x1
 base=$session
 MRAIL_TEST_RUN="$options --gpus 4 --gpu-link mesh:40MB/s"
@@ -53,7 +54,7 @@ for fault in no_memory ipc_error; do
     run "$fault" 4 "$build/mpi_gpu_pair" --fault $fault
 done
 
-# Later faults end the job with a sentence, and no rank hangs.
+# Later faults end the job with a message, and no rank hangs.
 for fault in copy_error cut reset kill; do
     session=$base-$fault
     status=0
@@ -64,8 +65,8 @@ for fault in copy_error cut reset kill; do
     else
         ok "$fault: the job ends"
     fi
-    [ $fault = kill ] || expect "$fault: a sentence says why" "$tmp/err" \
-        'a planned exchange has failed at rank [0-9]* \(|a copy of .* failed'
+    [ $fault = kill ] || expect "$fault: a message states the reason" "$tmp/err" \
+        'a planned exchange has failed on rank [0-9]* \(|a copy of .* failed'
 done
 session=$base
 nothing_left 'bad memory'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Exchanges of device memory generated from seeds, on software GPUs. Open MPI
-# and UCX have no CUDA support. Every byte must be right.
+# and UCX have no CUDA support. Every byte must be correct.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -46,9 +46,9 @@ exchanges 'managed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
 exchanges 'device, two ranks' 2x1 2 '--gpus 1' --seeds 1-$last --memory device
 exchanges 'device, one rank' 1x1 1 '--gpus 1' --seeds 1-$last --memory device
 
-# pair NAME NP LINKS SHARE [kernel]: within a node with four GPUs, rank 0 sends 64 MiB to
-# rank 1. The plan relays this share of the bytes, in percent. The rate that the
-# program prints is at most that of the links in use.
+# pair NAME NP LINKS SHARE [kernel]: within a node with four GPUs, rank 0 sends
+# 64 MiB to rank 1. The plan relays SHARE percent of the bytes. The rate that
+# the program prints is at most that of the links in use.
 pair()
 {
     MRAIL_TEST_RUN="$options --gpus 4 --gpu-link $3:160MB/s${5:+ $kernel}"
@@ -112,7 +112,7 @@ bench 'messages in chunks' 0 '"memory": *"managed".*"data_ok": *true' \
     alltoallv -np 4 --sizes 8m --hotspot 0.5 --json --memory managed
 bench 'wrong data is found' 1 'wrong data from rank' alltoallv -np 4 \
     --sizes 100 --self-test-corrupt
-# Each rank has a rail of its own.
+# Each rank has its own rail.
 topology=2x4
 bench 'device memory with a plan' 0 \
     '"plan": true,.*"relayed": 0.[1-9].*"data_ok": true' alltoallv -np 8 \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A rank dies. The other ranks must end within seconds, and nothing that belongs
-# to the job may remain.
+# A rank dies. The other ranks must exit within seconds, and leave nothing
+# behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -66,11 +66,11 @@ signal_mpirun()
 
 signal_mpirun 'a job that receives SIGTERM' TERM
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
-    skip 'a killed mpirun' "Open MPI's own shared memory stays"
+    skip 'a killed mpirun' "Open MPI leaves its own shared memory behind"
     finish
 fi
-# A killed mpirun leaves Open MPI's session directory behind, so that directory
-# is created in a directory of this script.
+# A killed mpirun leaves Open MPI's session directory behind, so this script
+# places it in its own directory.
 export TMPDIR="$tmp"
 signal_mpirun 'a killed mpirun' KILL
 finish

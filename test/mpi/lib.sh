@@ -16,8 +16,8 @@ mrail=${MRAIL:-$build/stage/bin/mrail}
 libexec=${MRAIL_LIBEXECDIR:-$build/stage/libexec/mrail}
 man=${MRAIL_MANDIR:-$build/stage/share/man}
 topology=${MRAIL_TEST_SOFT:-2x4}
-# Without a budget, the tests can plan small demands, which would not pay for the
-# time to make a plan.
+# With no limit on planning time, the tests can plan demands so small that a
+# plan costs more time than it saves.
 export OMPI_MCA_coll_mrail_plan_budget=${OMPI_MCA_coll_mrail_plan_budget-0}
 [ -x "$mrail" ] || bail_out "no $mrail: run make install first"
 
@@ -76,7 +76,7 @@ run()
     elif [ -s "$tmp/err" ]; then
         not_ok "$name" "unexpected lines on stderr" "$tmp/err"
     elif ! has_results "$tmp/out"; then
-        not_ok "$name" "it printed no result"
+        not_ok "$name" "the program printed no result"
     else
         carried_by_mrail "$name" "$np"
     fi
@@ -94,7 +94,7 @@ carried_by_mrail()
     if [ "$count" = "$2" ]; then
         ok "$1: mrail carried all ranks"
     else
-        not_ok "$1: mrail carried all ranks" "$count of $2 left its counters"
+        not_ok "$1: mrail carried all ranks" "$count of $2 ranks wrote counters"
     fi
 }
 
@@ -128,8 +128,8 @@ none_left()
     [ -z "$left" ]
 }
 
-# nothing_left NAME: within three seconds, /dev/shm must contain no file from
-# this script's jobs.
+# nothing_left NAME: checks that the files of this script's jobs disappear from
+# /dev/shm within three seconds.
 nothing_left()
 {
     if await 3 none_left; then
@@ -139,7 +139,7 @@ nothing_left()
     fi
 }
 
-# seconds_since START: prints the time since START.
+# seconds_since START: prints the seconds since START (from date +%s).
 seconds_since()
 {
     echo $(($(date +%s) - $1))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# In a job of 32 ranks, the transport must use less than 40 MB in each rank, with
-# lanes on four rails to all peers. With one lane to each peer it uses 25 MB.
+# In a 32-rank job, the transport must use less than 40 MB per rank, with lanes
+# to every peer on all four rails. With one lane per peer, it uses 25 MB.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -22,7 +22,7 @@ else
     if [ "$most" -gt 0 ] && [ "$most" -lt $limit ]; then
         ok "each of 32 ranks uses less than $limit bytes"
     else
-        not_ok "each of 32 ranks uses less than $limit bytes" "one uses $most"
+        not_ok "each of 32 ranks uses less than $limit bytes" "one rank uses $most"
     fi
 fi
 finish

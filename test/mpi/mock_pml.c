@@ -16,7 +16,7 @@
 #include "base/list.h"
 #include "base/util.h"
 
-/* One end of a message that waits for the other end. */
+/* An unmatched send or receive. */
 typedef struct half {
     mrail_list_t node;
     ompi_request_t *request;
@@ -59,8 +59,8 @@ static void meet(half_t *send, half_t *recv)
     ++num_messages;
 }
 
-/* Removes and returns the first half for this peer in a list. Returns NULL if
- * there is none. */
+/* Removes and returns the first entry for this peer from a list. Returns NULL
+ * if there is none. */
 static half_t *take(mrail_list_t *list, int peer, int tag)
 {
     for (mrail_list_t *node = list->next; node != list; node = node->next) {

@@ -1,8 +1,8 @@
 /*
  * Replaces the point-to-point layer of Open MPI, so that one process can
- * simulate all ranks without MPI_Init. A message is copied only once both ends
- * have posted it. If a program changes a buffer too early, the receiver
- * therefore gets wrong bytes.
+ * simulate all ranks without MPI_Init. A message is copied only once both its
+ * send and its receive are posted. If a program changes a buffer too early, the
+ * receiver therefore sees wrong bytes.
  */
 #ifndef MRAIL_TEST_MOCK_PML_H
 #define MRAIL_TEST_MOCK_PML_H
@@ -16,9 +16,9 @@
 void mock_pml_init(void);
 /* Sets the number of ranks. */
 void mock_pml_resize(unsigned num_ranks);
-/* Returns the communicator in the view of one rank. */
+/* Returns the communicator as one rank sees it. */
 ompi_communicator_t *mock_pml_comm(unsigned rank);
-/* Returns 1 if every message has found its other end. */
+/* Returns 1 if every send and receive has been matched. */
 int mock_pml_is_idle(void);
 /* Returns the number of messages since the last call. */
 unsigned mock_pml_count(void);

@@ -175,7 +175,7 @@ static void test_in_place(void)
     mt_result("MPI_IN_PLACE", ok);
 }
 
-/* Sends a column of a matrix to the neighbour: as a column, as a block of rows
+/* Sends a column of a matrix to the neighbour: as a column, as a block of rows,
  * and as single words. */
 static void test_vector(void)
 {
@@ -234,8 +234,7 @@ static MPI_Datatype particle_type(void)
     return whole;
 }
 
-/* Sends structs with gaps by alltoallv, whose counts are numbers of
- * elements. */
+/* Sends structs with gaps by alltoallv, whose counts are in elements. */
 static void test_struct_alltoallv(void)
 {
     enum { EACH = 2000 };
@@ -354,7 +353,7 @@ static void test_communicators(void)
     for (unsigned i = 0; i < 3; ++i) {
         MPI_Comm_free(&comms[i]);
     }
-    mt_result("three communicators at once", ok);
+    mt_result("concurrent exchanges on three communicators", ok);
 }
 
 int main(int argc, char **argv)

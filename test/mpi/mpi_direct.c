@@ -5,7 +5,7 @@
  *   mpi_direct          calls the transport's functions (uct/mrail_direct.h),
  *                       also while MPI sends messages
  *   mpi_direct refused  the same, with an invalid key
- *   mpi_direct lost     READs at rank 0 until its rail has failed
+ *   mpi_direct lost     rank 0 READs until its rail fails
  *   mpi_direct planned  planned exchanges of single-rail ranks, also with
  *                       functions of the transport that fail
  */
@@ -25,7 +25,7 @@
 
 enum { TEST_S = 120, SIZE = 6000000, READS = 20, WAIT_S = 30 };
 
-/* The memory of the partner, as the partner announces it. */
+/* The partner's memory, as described by the partner. */
 typedef struct place {
     uint64_t address, key_length;
     uint8_t key[UCT_MRAIL_DIRECT_KEY_MAX];
@@ -76,7 +76,7 @@ static int connect_partner(void)
            ops->ep_create(address[1], remote, &ep) == 0;
 }
 
-/* Registers the memory of this rank, and exchanges its description with the
+/* Registers this rank's memory, and exchanges its description with the
  * partner. */
 static int exchange_places(void)
 {
@@ -140,7 +140,7 @@ static uint64_t sum_of(const uint64_t *bytes)
     return sum;
 }
 
-/* Divides the bytes among the rails at random. */
+/* Splits the bytes randomly among the rails. */
 static void draw_quota(mrail_rng_t *rng, uct_mrail_direct_get_t *get,
                        uint64_t length)
 {
@@ -207,7 +207,7 @@ static int test_no_quota(void)
            sum_of(get.carried) == 0;
 }
 
-/* READs and large messages of MPI share the lanes. */
+/* READs and large MPI messages share the lanes. */
 static int test_beside_messages(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), ok = 1;
@@ -232,7 +232,7 @@ static int test_beside_messages(void)
     return ok;
 }
 
-/* A device refuses the READ. The READ ends with an error, and messages of MPI
+/* A device rejects the READ. The READ completes with an error, and MPI messages
  * still arrive. */
 static int test_refused(void)
 {
@@ -274,12 +274,13 @@ static void test_functions(int is_refused)
     mt_result("READs are available",
               find_ops() && connect_partner() && exchange_places());
     if (mt_failures == 0 && is_refused) {
-        mt_result("a READ that is refused", test_refused());
+        mt_result("a rejected READ", test_refused());
     } else if (mt_failures == 0) {
         mt_result("each rail carries its quota", test_quota());
-        mt_result("after its time, any rail takes a quota", test_late());
+        mt_result("after the time limit of a quota, any rail carries its bytes",
+                  test_late());
         mt_result("a READ without a quota", test_no_quota());
-        mt_result("READs beside messages", test_beside_messages());
+        mt_result("READs concurrent with messages", test_beside_messages());
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (mem != NULL) {
@@ -359,9 +360,10 @@ static void test_planned(void)
     mt_result("memory that cannot be registered",
               exchange(&coll, (rank < partner) ? all / 4 * 3 : all / 2));
     direct_faults_set(DIRECT_FAIL_GET);
-    mt_result("every second READ is refused", exchange(&coll, all / 2));
+    mt_result("every second READ fails to start", exchange(&coll, all / 2));
     direct_faults_set(DIRECT_BAD_GET);
-    mt_result("every second READ ends with an error", exchange(&coll, all / 2));
+    mt_result("every second READ completes with an error",
+              exchange(&coll, all / 2));
     direct_faults_set(DIRECT_BUSY_GET);
     mt_result("every READ has to wait", exchange(&coll, all));
     direct_faults_set(DIRECT_NO_FAULT);

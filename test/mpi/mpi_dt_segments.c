@@ -1,7 +1,7 @@
 /*
  * Tests access to the bytes of datatypes from any offset. Packing and unpacking
- * in pieces gives the same result as in one call. The test runs in one process.
- * Open MPI's convertor has limits that dt_segment.c works around.
+ * in pieces must give the same result as a single call. The test runs in one
+ * process. Open MPI's convertor has limits that dt_segment.c works around.
  */
 #include "config.h"
 #include "mpi/coll/dt_segment.h"
@@ -30,7 +30,7 @@ static void make_types(MPI_Datatype types[MAX_TYPES])
     }
 }
 
-/* Returns 1 if the bytes are equal. The first one is byte `at` of the data.
+/* Returns 1 if the bytes are equal. The first byte is byte `at` of the data.
  * With `padded`, ignores the padding of a long double (ABI of x86-64), which
  * Open MPI 5.0 does not pack. */
 static int is_same(const char *left, const char *right, size_t at,
@@ -164,7 +164,7 @@ static int check_copy(MPI_Datatype from_type, MPI_Datatype to_type)
 
 /* ---- work ---- */
 
-static uint64_t walked; /* bytes that convertors moved over without copying */
+static uint64_t walked; /* bytes that convertors skipped without copying */
 
 int32_t __real_opal_convertor_set_position_nocheck(opal_convertor_t *convertor,
                                                    size_t *position);
@@ -176,13 +176,13 @@ int32_t __wrap_opal_convertor_set_position_nocheck(opal_convertor_t *convertor,
 {
     size_t from = convertor->bConverted, to = *position;
 
-    walked += (to >= from) ? to - from : to; /* back means from the start */
+    walked += (to >= from) ? to - from : to; /* moving back restarts from 0 */
     return __real_opal_convertor_set_position_nocheck(convertor, position);
 }
 
 /* Packs and unpacks the data of several flows, chunk by chunk, alternating
- * between the flows. Returns 1 if the data is correct and the convertors moved
- * over few bytes. */
+ * between the flows. Returns 1 if the data is correct and the convertors
+ * skipped few bytes. */
 static int check_work(MPI_Datatype type, size_t chunk)
 {
     enum { FLOWS = 3, ITEMS = 5000 };
@@ -225,7 +225,7 @@ static int check_work(MPI_Datatype type, size_t chunk)
     ok &= memcmp(memory[0], memory[1], size) == 0;
     /* Three cursors are opened once each, to pack and to unpack. */
     if (walked > 6 * from.bytes) {
-        fprintf(stderr, "walked over %llu bytes for %llu\n",
+        fprintf(stderr, "convertors skipped %llu bytes to copy %llu\n",
                 (unsigned long long)walked, (unsigned long long)from.bytes);
         ok = 0;
     }
@@ -247,8 +247,8 @@ int main(void)
     mt_result("a vector", check_type(types[1], 0, &rng));
     mt_result("a negative lower bound", check_type(types[2], 0, &rng));
     mt_result("a vector of structs", check_type(types[3], 0, &rng));
-    mt_result("elements of 32 bytes", check_type(types[4], 1, &rng));
-    mt_result("from one type to another one", check_copy(types[1], types[2]));
+    mt_result("32-byte elements", check_type(types[4], 1, &rng));
+    mt_result("from one type to another", check_copy(types[1], types[2]));
     mt_result("many chunks of a vector", check_work(types[1], 4096));
     mt_result("many chunks that cut elements", check_work(types[1], 4093));
     mt_result("many chunks of structs", check_work(types[3], 4093));

@@ -41,7 +41,7 @@ typedef struct lane {
     CUstream stream;
     MPI_Comm comm;
     int counts[MAX_RANKS], offsets[MAX_RANKS];
-    size_t block; /* bytes for each rank */
+    size_t block; /* bytes per rank */
     char *send, *recv;
 } lane_t;
 
@@ -190,7 +190,7 @@ static void test_streams(void)
     ok &= mrail_bench_kernels_wrong() == 0;
     lane_cleanup(&lanes[0]);
     lane_cleanup(&lanes[1]);
-    mt_result("two streams at once", ok);
+    mt_result("concurrent exchanges in two streams", ok);
 }
 
 /* In a ring, each rank sends in one stream and receives in another. A message
@@ -324,7 +324,7 @@ static void test_arguments(void)
     mt_result("a negative count",
               mrail_recv_enqueue(lane.recv, -1, MPI_INT, 0, 0, lane.comm,
                                  MPI_STATUS_IGNORE) == MPI_ERR_COUNT);
-    mt_result("they leave the communicator as it was",
+    mt_result("errors leave the communicator unchanged",
               mrail_stream_error(lane.comm) == MPI_SUCCESS);
     if (rank == 0) {
         CU(cuCtxPopCurrent(&ctx));
@@ -382,7 +382,7 @@ static void test_refused(void)
     int level;
 
     MPI_Query_thread(&level);
-    mt_result("the call says why",
+    mt_result("the call reports the reason",
               says(create(NULL, &comm), (level < MPI_THREAD_MULTIPLE)
                                             ? "needs MPI_THREAD_MULTIPLE"
                                             : "needs a GPU") &&

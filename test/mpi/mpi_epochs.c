@@ -155,7 +155,7 @@ static void test_fetching(void)
         ok &= (memory[i] == me * 1000.0 + i + 0.5);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    /* The ranks swap in their numbers one after the other. */
+    /* The ranks swap in their numbers one after another. */
     memcpy(memory, &(int64_t){0}, sizeof(int64_t));
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);
@@ -195,7 +195,7 @@ static void test_requests(void)
     ok = mt_check(in, LARGE, mt_seed(at(1), at(2), 7));
     MPI_Barrier(MPI_COMM_WORLD);
 
-    /* Transfers every third block of 1000 bytes to the start of the window. */
+    /* Transfers every third 1000-byte block to the start of the window. */
     MPI_Type_vector(100, 1000, 3000, MPI_BYTE, &column);
     MPI_Type_commit(&column);
     MPI_Put(out, 1, column, at(1), 0, 100000, MPI_BYTE, win);

@@ -8,8 +8,7 @@
  *   --until FILE  the rounds continue until FILE exists, for at most a minute,
  *                 and a few more follow
  *   --bytes N     up to N bytes between two ranks (6000)
- *   --dup         each round has a communicator of its own, with the name
- *                 "round N"
+ *   --dup         each round creates a communicator with the name "round N"
  */
 #include "config.h"
 #include "mpi_test.h"

@@ -1,7 +1,7 @@
 /*
  * Device memory that cannot be exchanged, on one rank, while the buffers of all
  * other ranks are valid. With MPI_ERRORS_RETURN, the call must fail on all
- * ranks, and the next exchange must be right. Usage: mpi_gpu_bad CASE, on at
+ * ranks, and the next exchange must be correct. Usage: mpi_gpu_bad CASE, on at
  * least 3 ranks.
  *
  *   half   the buffer begins in host memory and ends in device memory
@@ -29,7 +29,8 @@ static int bad_block(void)
 
 /* ---- bad buffers ---- */
 
-/* Places host memory directly before device memory, if there is room. */
+/* Maps host memory directly before device memory, if that address range is
+ * free. */
 static char *make_half(void)
 {
     for (int i = 0; i < 64; ++i) {
@@ -42,7 +43,7 @@ static char *make_half(void)
             return device - bad_block() / 2;
         }
     }
-    fprintf(stderr, "no room for host memory before device memory\n");
+    fprintf(stderr, "the addresses before device memory are in use\n");
     exit(1);
 }
 
@@ -92,7 +93,7 @@ static void test_bad(char *(*make)(void))
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     mt_result("the call fails on all ranks",
               exchange(make, bad_block(), 1) > MPI_SUCCESS);
-    mt_result("the next call is right",
+    mt_result("the next call is correct",
               exchange(NULL, bad_block(), 2) == MPI_SUCCESS);
 }
 
@@ -104,7 +105,7 @@ static void test_late(void)
     for (uint64_t i = 0; i < 40; ++i) {
         ok &= exchange(NULL, 100, i) == MPI_SUCCESS;
     }
-    mt_result("small calls are right", ok);
+    mt_result("small calls are correct", ok);
     (void)exchange(make_freed, 100, 41);
     mt_result("the job ends", 0);
 }
@@ -117,8 +118,8 @@ static void copy(const mrail_bench_buffer_t *buffer, void *to, const void *from)
     }
 }
 
-/* Messages of 2 MB consist of chunks. The later calls use the plan of the first
- * one. */
+/* Messages of 2 MB consist of chunks. The later calls reuse the first call's
+ * plan. */
 static void test_again(void)
 {
     int block = 2 << 20, ok = 1;
@@ -148,7 +149,7 @@ static void test_again(void)
     }
     mrail_bench_buffer_cleanup(&send);
     mrail_bench_buffer_cleanup(&recv);
-    mt_result("nonblocking calls of the same shape are right", ok);
+    mt_result("nonblocking calls of the same shape are correct", ok);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /*
- * One rank sends a large message in device memory to another one. Checks every
+ * One rank sends a large message in device memory to another. Checks every
  * byte, and the counters of the GPUs: no kernel, and no byte through host
  * memory.
  *
@@ -8,13 +8,13 @@
  *   --rate         prints the median rate of three exchanges, and the kernels
  *                  that were launched
  *   --kernel       relays copy with a kernel (coll_mrail_gpu)
- *   --fault NAME   no_memory, ipc_error: the device of the last rank has this
- *                  fault from the start, and the exchanges succeed
+ *   --fault NAME   no_memory, ipc_error: the last rank's device has this fault
+ *                  from the start, and the exchanges succeed
  *                  copy_error, cut, kill: in the second exchange, a copy of
  *                  rank 0 fails, its link to the last rank is cut, or the last
- *                  rank is killed; the job ends
- *                  reset: the primary context of rank 0 ends before the second
- *                  exchange; the job ends
+ *                  rank is killed; the job aborts
+ *                  reset: rank 0's primary context is destroyed before the
+ *                  second exchange; the job aborts
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -217,7 +217,7 @@ static double median_of(const double values[TIMED])
     return MRAIL_MAX(low, MRAIL_MIN(high, values[2]));
 }
 
-/* The first exchange makes the plan and sets up relays. */
+/* The first exchange computes the plan and sets up relays. */
 static void run(int is_rate)
 {
     double times_s[TIMED] = {0};
@@ -232,7 +232,7 @@ static void run(int is_rate)
         ok &= check(i);
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    mt_result("every byte is right", ok);
+    mt_result("every byte is correct", ok);
     mt_result(with_kernel ? "a kernel was launched" : "no kernel was launched",
               (gpu_count(SGPU_CNT_LAUNCHES) > 0) == with_kernel);
     if (fault[0] == '\0') {

@@ -127,8 +127,8 @@ static void test_probes(void)
     mt_result("matched probes, synchronous sends", ok);
 }
 
-/* Fills the buffer by words, because mt_fill() is slow for 2 GiB, and the
- * remaining bytes as mt_fill() does. */
+/* Fills the buffer a word at a time, because mt_fill() is slow for 2 GiB, and
+ * the remaining bytes as mt_fill() does. */
 static void fill_big(char *buffer, size_t length, uint64_t seed)
 {
     uint64_t *words = (uint64_t *)buffer;

@@ -4,14 +4,15 @@
  *   left      The program makes no blocking exchange. Open MPI's previous
  *             module must perform all of its calls.
  *   served    coll/mrail must perform all of them.
- *   data      Only the bytes are checked. There are blocking calls in between.
- *   overlap   A short exchange must end before a long one that began earlier.
+ *   data      Only the bytes are checked. Blocking calls are interleaved.
+ *   overlap   A short exchange must complete before a long one that began
+ *             earlier.
  *   planning  MPI_Test must not wait for a plan.
- *   threads   Several threads make exchanges on communicators that they create
+ *   threads   Several threads run exchanges on communicators that they create
  *             and free.
  *
- * usage: mpi_nonblocking NAME. The calls are made on MPI_COMM_WORLD and on a
- * communicator with a part of its ranks, in reverse order.
+ * usage: mpi_nonblocking NAME. The calls use MPI_COMM_WORLD, and a communicator
+ * of some of its ranks in reverse order.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -164,7 +165,7 @@ static void test_data(int blocking)
         ok &= run_calls(part, blocking);
     }
     MPI_Comm_free(&part);
-    mt_result("exchanges in flight: every byte is right", ok);
+    mt_result("exchanges in flight: every byte is correct", ok);
 }
 
 static void test_calls(uint64_t wanted)
@@ -230,7 +231,7 @@ static void test_threads(void)
         MPI_Comm_free(&workers[i].comm);
         ok &= workers[i].ok;
     }
-    mt_result("threads with exchanges in flight: every byte is right", ok);
+    mt_result("threads with exchanges in flight: every byte is correct", ok);
 }
 
 /* ---- a long exchange and a short one ---- */
@@ -261,7 +262,7 @@ static void test_overlap(void)
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     ok &= exchange_end(&calls[0]);
     ok &= exchange_end(&calls[1]);
-    mt_result("two exchanges: every byte is right", ok);
+    mt_result("two exchanges: every byte is correct", ok);
     mt_result("a short exchange does not wait for a long one",
               mt_rank(MPI_COMM_WORLD) != mt_size(MPI_COMM_WORLD) - 1 ||
                   first == 1);
@@ -269,7 +270,8 @@ static void test_overlap(void)
 
 /* ---- long planning ---- */
 
-/* Returns the time of the longest call to MPI_Test in an exchange. */
+/* Returns the duration of the longest MPI_Test call in an exchange, in
+ * seconds. */
 static double longest_test(int number, int *ok_p)
 {
     double longest_s = 0;
@@ -290,8 +292,8 @@ static double longest_test(int number, int *ok_p)
 }
 
 /* A plan takes 300 ms; see slow_plan_shim.c. From the first plan, the ranks
- * learn how long plans take. On a busy machine, a process may have no processor
- * for a while, but not in each exchange. */
+ * learn how long plans take. On a busy machine, a process may be descheduled
+ * for a while, but not in every exchange. */
 static void test_planning(void)
 {
     double least_s = 1e9;
@@ -303,12 +305,11 @@ static void test_planning(void)
 
         least_s = (longest_s < least_s) ? longest_s : least_s;
     }
-    mt_result("plans that take long: every byte is right", ok);
+    mt_result("slow plans: every byte is correct", ok);
     if (least_s > 0.1) {
         fprintf(stderr, "MPI_Test took %.3f s\n", least_s);
     }
-    mt_result("plans that take long: MPI_Test returns meanwhile",
-              least_s < 0.1);
+    mt_result("slow plans: MPI_Test does not wait for the plan", least_s < 0.1);
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
 /*
  * Tests the point-to-point semantics of MPI. The tests cover sizes from 0 B to
  * 256 MB, order, unexpected messages and messages to self, wildcards, probes,
- * synchronous and persistent requests, and buffers that are unmapped and mapped
- * again.
+ * synchronous and persistent requests, and buffers that are unmapped and
+ * remapped.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -45,7 +45,7 @@ static void test_sizes(void)
     }
     free(send);
     free(recv);
-    mt_result("messages of 0 B to 16 MB", ok);
+    mt_result("messages from 0 B to 16 MB", ok);
 }
 
 /* Uses only one pair, because 256 MB per direction take a lot of memory. */
@@ -72,7 +72,7 @@ static void test_huge(void)
         }
         free(buffer);
     }
-    mt_result("256 MB there and back", ok);
+    mt_result("256 MB in each direction", ok);
 }
 
 /* Messages arrive before their receives are posted, with both protocols.
@@ -234,7 +234,7 @@ static void test_remap(void)
     }
     munmap(send, length);
     munmap(recv, length);
-    mt_result("memory unmapped, mapped again and sent again", ok);
+    mt_result("memory unmapped, remapped and resent", ok);
 }
 
 /* As in the previous test, but with malloc(). Large blocks come from mmap() and
@@ -256,7 +256,7 @@ static void test_free_again(void)
         free(send);
         free(recv);
     }
-    mt_result("memory freed, allocated again and sent again", ok);
+    mt_result("memory freed, reallocated and resent", ok);
 }
 
 int main(int argc, char **argv)

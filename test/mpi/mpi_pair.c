@@ -1,14 +1,15 @@
 /*
  * A hot pair streams large messages in one direction while all other ranks
- * exchange data. The program shows how much bandwidth the pair and the others
- * get. In the hot pair, the last rank of the first half sends to the last rank
- * of all. The other ranks send to the opposite half, in both directions. With
- * "--no-others", the others are idle, and with "--no-pair", the pair is.
+ * exchange data. The program shows the bandwidth of the pair and of the other
+ * ranks. In the hot pair, the last rank of the first half sends to the last
+ * rank of the job. The other ranks send to the opposite half, in both
+ * directions. With "--no-others", the other ranks are idle, and with
+ * "--no-pair", the pair is.
  *
  * Usage: mpi_pair SECONDS [--no-others] [--no-pair]
  *
  * Rank 0 prints "under way". At the end, it prints one line for each second in
- * which the pair and the others were active,
+ * which the pair and the other ranks were active,
  *
  *     second N: pair MB/s, others MB/s
  *
@@ -25,9 +26,9 @@
 #define PAIR_BYTES (16 << 20)
 #define OTHER_BYTES (2 << 20)
 #define SLOTS 2     /* messages of the pair in flight */
-#define SAMPLE 4093 /* only one byte in this many is checked */
+#define SAMPLE 4093 /* one byte in this many is checked */
 #define MAX_SECONDS 60
-/* Ticks per second. Bytes that arrive over several ticks are divided among
+/* Ticks per second. Bytes that arrive over several ticks are split among
  * them. */
 #define TICKS 20
 
@@ -144,8 +145,8 @@ static void receive_stream(job_t *job)
     }
 }
 
-/* Exchanges data with all ranks of the opposite half at the same time. After
- * each complete message, another one follows. */
+/* Exchanges data with all ranks of the opposite half at the same time. Each
+ * completed message is followed by another. */
 static void exchange(job_t *job, MPI_Comm others)
 {
     int far = (job->rank < job->half) ? job->half : 0;
@@ -224,8 +225,8 @@ int main(int argc, char **argv)
     if ((job.seconds < 2) || (job.seconds > MAX_SECONDS) || (job.size < 4) ||
         (job.size % 2 != 0)) {
         fprintf(stderr,
-                "usage: mpi_pair SECONDS, 2 to %d, on an even number "
-                "of ranks from 4 on\n",
+                "usage: mpi_pair SECONDS, from 2 to %d, on an even number "
+                "of ranks, at least 4\n",
                 MAX_SECONDS);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
@@ -246,7 +247,7 @@ int main(int argc, char **argv)
         (job.rank == job.size - 1) ? receive_stream(&job) : send_stream(&job);
     }
     report(&job);
-    mt_result("the bytes of the pair and of the others", job.ok);
+    mt_result("the bytes of the pair and of the other ranks", job.ok);
     MPI_Comm_free(&others);
     MPI_Finalize();
     return mt_failures != 0;

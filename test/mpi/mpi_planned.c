@@ -12,8 +12,8 @@
  *                     chance
  *   --peer            some bytes must be copied between GPUs
  *   --staged          some messages must go through host memory
- *   --failing         rails fail meanwhile, so they need not carry the planned
- *                     bytes
+ *   --failing         rails fail during the run, so they need not carry the
+ *                     planned bytes
  *   --large-self      also exchange large messages of ranks to themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
  *                     exchange, and the check must find it
@@ -203,7 +203,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
                           own[MRAIL_BENCH_COLL_CALLS]);
     }
     if (there && !failing) {
-        mt_result("rails carried the READs that they were given",
+        mt_result("rails carried the READs assigned to them",
                   check_rails(coll));
     }
     if (relays) {
@@ -211,7 +211,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
                   all[MRAIL_BENCH_COLL_RELAYED_BYTES] > 0);
     }
     if (limited) {
-        mt_result("messages were held back",
+        mt_result("messages were delayed",
                   all[MRAIL_BENCH_COLL_LIMITED_CALLS] > 0);
     }
     if (there && mt_rank(MPI_COMM_WORLD) == 0) {

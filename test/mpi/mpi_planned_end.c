@@ -8,8 +8,8 @@
  *   exchange   all ranks send, mostly to rank 0
  *   relay      rank 0 sends to rank P/2, and all other ranks only relay
  *
- * The job has eight ranks, one per rail and node. If the program ends normally,
- * every byte was right. Otherwise the job ends itself with an error.
+ * The job has eight ranks, one per rail and node. If the program exits
+ * normally, every byte was correct. Otherwise, the job aborts with an error.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -23,7 +23,7 @@ enum {
     LATE_RANK = 3,
     LATE_S = 2,
     HANGS_S = 60,
-    FIRST_BYTES = 2 << 20, /* a small exchange comes first */
+    FIRST_BYTES = 2 << 20, /* a small exchange runs first */
     RELAY_BYTES = 192 << 20,
     ALL_BYTES = 48 << 20
 };
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     mt_hangs_after(HANGS_S, "mpi_planned_end");
-    mt_result("the exchange before it used relays", passes_relays(demand));
+    mt_result("the first exchange used relays", passes_relays(demand));
     transfer_init(&transfer, demand,
                   (demand == SKEWED) ? ALL_BYTES : RELAY_BYTES);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
     }
     transfer_do(&transfer);
     ok = transfer_end(&transfer);
-    mt_result("every byte of it arrived", ok);
+    mt_result("every byte of the exchange arrived", ok);
     MPI_Finalize();
     return mt_failures != 0;
 }

@@ -20,7 +20,8 @@
 
 enum { TEST_S = 200 };
 
-/* An exchange with gaps in its buffers. The same buffers serve many calls. */
+/* An exchange with gaps in its buffers. The same buffers are used for many
+ * calls. */
 typedef struct transfer {
     MPI_Comm comm;
     planned_side_t send, recv;
@@ -124,15 +125,15 @@ static void test_sizes(int number)
         transfer_cleanup(&transfer);
     }
     free(bytes);
-    mt_result("one rank sends much, others little or nothing", ok);
+    mt_result("one rank sends a lot, the others little or nothing", ok);
 }
 
 /* ---- many small calls, then large ones ---- */
 
 enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
 
-/* All ranks have few bytes for each other. If `large` is set, one rank has many
- * bytes for rank 1. */
+/* Every pair of ranks exchanges few bytes. If `large` is set, one rank sends
+ * many bytes to rank 1. */
 static void transfer_backed_off(transfer_t *transfer, int large)
 {
     int size = mt_size(MPI_COMM_WORLD);
@@ -184,7 +185,7 @@ static void test_backed_off(int number)
     }
     transfer_cleanup(&transfer);
     all = planned_calls(&coll);
-    mt_result("then one rank sends much: soon all ranks plan",
+    mt_result("then one rank sends a lot: soon all ranks plan",
               ok &&
                   all - backed_off >= LARGE_CALLS - MCA_COLL_MRAIL_MAX_PERIOD);
     mrail_bench_coll_close(&coll);
@@ -192,8 +193,8 @@ static void test_backed_off(int number)
 
 /* ---- functions, and calls that cannot be planned ---- */
 
-/* Between two large exchanges of one function, there are many small ones of
- * another. */
+/* Between two large exchanges through one function, there are many small ones
+ * through another. */
 static void test_functions(int number)
 {
     int size = mt_size(MPI_COMM_WORLD), ok = 1;
@@ -235,8 +236,9 @@ static long count_lines(const char *path, const char *with)
     return num;
 }
 
-/* Each rank has as many bytes for the rank with the same rail on the other node
- * as that rank has for it. The direct path is best, so nothing is relayed. */
+/* Each rank exchanges the same number of bytes in both directions with the rank
+ * on the same rail of the other node. The direct path is best, so nothing is
+ * relayed. */
 static void test_direct(int number)
 {
     int size = mt_size(MPI_COMM_WORLD), ok = 1;
@@ -256,13 +258,14 @@ static void test_direct(int number)
     free(bytes);
     ok &= counted(&coll, MRAIL_BENCH_COLL_PLANNED_CALLS) == (uint64_t)number;
     ok &= counted(&coll, MRAIL_BENCH_COLL_RELAYED_BYTES) == 0;
-    mt_result("equal demands: all calls are planned, nothing is relayed", ok);
+    mt_result("repeated demands: all calls are planned, nothing is relayed",
+              ok);
     /* The first call exchanges the demands; the second finds that they
      * repeat. */
-    mt_result("equal demands: later calls do not exchange them",
+    mt_result("repeated demands: later calls do not exchange them",
               counted(&coll, MRAIL_BENCH_COLL_UNCHANGED_CALLS) ==
                   (uint64_t)number - 2);
-    mt_result("equal demands: there are no relay buffers",
+    mt_result("repeated demands: there are no relay buffers",
               count_lines("/proc/self/maps", "/dev/shm/mrail-relay") == 0);
     mrail_bench_coll_close(&coll);
 }
@@ -323,13 +326,13 @@ static int run_workers(int number, int frees)
 
 static void test_threads(int number)
 {
-    mt_result("two communicators at once, from two threads",
+    mt_result("concurrent exchanges on two communicators, from two threads",
               run_workers(number, 0));
 }
 
 static void test_freed(int number)
 {
-    mt_result("communicators come and go while another one works",
+    mt_result("communicators are created and freed while another is in use",
               run_workers(number, 1));
 }
 
@@ -476,9 +479,9 @@ static void test_comms(int number)
 
 /* ---- mismatched counts ---- */
 
-/* Rank 1 sends `sent` bytes to rank 0, which has room for `room`. All other
- * pairs send `others` bytes. Rank 0 may report an error, but nothing may be
- * written beyond its room. With `again`, an exchange with matching counts
+/* Rank 1 sends `sent` bytes to rank 0, whose buffer holds `room` bytes. All
+ * other pairs send `others` bytes. Rank 0 may report an error, but must write
+ * nothing beyond its buffer. With `again`, an exchange with matching counts
  * follows the error. */
 static int mismatched(int sent, int room, int others, int again)
 {
@@ -607,9 +610,9 @@ static void test_limited(int number)
         }
         transfer_cleanup(&transfer);
     }
-    mt_result("few messages at a time: every byte is right", ok);
+    mt_result("few messages at a time: every byte is correct", ok);
     held = counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS);
-    mt_result("few messages at a time: many calls held messages back",
+    mt_result("few messages at a time: many calls delayed messages",
               held > calls / 10 && held < calls);
     ok = 1;
     for (int round = 0; round < 10; ++round) {

@@ -1,7 +1,7 @@
 /*
  * Tests that each rail carries the bytes that plans assign to it, including the
- * bytes of relays. The ranks of the first half are on other nodes than the
- * others.
+ * bytes of relays. The first half of the ranks and the second half are on
+ * different nodes.
  *
  *   mpi_rails         one demand, and demands generated from seeds
  *   mpi_rails faults  one demand, with functions of the transport that fail
@@ -16,7 +16,7 @@
 enum {
     TEST_S = 300,
     BYTES = 4000000,
-    LEAST = 1100000, /* more than coll_mrail_relay_threshold */
+    LEAST = 1100000, /* above coll_mrail_relay_threshold */
     WARM_UP = 3,     /* calls */
     CALLS = 5,
     ROUNDS = 6,
@@ -164,7 +164,7 @@ static void test_demands(const char *name, int has_relays)
         is_planned = sum_of_ranks((uint64_t)is_as_planned(&counters.rails)) ==
                      (uint64_t)ranks;
     }
-    snprintf(text, sizeof(text), "%s: the data is right", name);
+    snprintf(text, sizeof(text), "%s: the data is correct", name);
     mt_result(text, ok);
     snprintf(text, sizeof(text), "%s: some bytes take relays", name);
     mt_result(text, !has_relays || sum_of_ranks(counters.relayed) > 0);
@@ -218,7 +218,7 @@ static void test_rails(void)
 
 /* ---- functions that fail ---- */
 
-/* Creates a communicator, which registers relay buffers of its own. Returns the
+/* Creates a communicator, which registers its own relay buffers. Returns the
  * sum of the bytes that were READ. */
 static uint64_t read_with(direct_fault_t fault, int *ok_p)
 {
@@ -267,8 +267,9 @@ static void test_faults(void)
                is_sender ? DIRECT_FAIL_MEM_GET : DIRECT_NO_FAULT, 5, 30);
     test_fault("receivers cannot register their memory",
                is_sender ? DIRECT_NO_FAULT : DIRECT_FAIL_MEM_GET, 5, 30);
-    test_fault("every second READ is refused", DIRECT_FAIL_GET, 10, 90);
-    test_fault("every second READ ends with an error", DIRECT_BAD_GET, 10, 90);
+    test_fault("every second READ fails to start", DIRECT_FAIL_GET, 10, 90);
+    test_fault("every second READ completes with an error", DIRECT_BAD_GET, 10,
+               90);
     test_fault("every READ has to wait", DIRECT_BUSY_GET, 98, 102);
 }
 

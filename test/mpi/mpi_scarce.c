@@ -1,15 +1,15 @@
 /*
- * One rank cannot get resources that coll/mrail needs: private memory, the
- * node's shared memory, or a plan. Normally, all ranks learn of the failure, no
- * rank uses a plan or relays, and every byte takes the direct path. Otherwise,
- * MPI reports an out-of-memory error at that rank.
+ * On one rank, coll/mrail fails to allocate private memory, the node's shared
+ * memory, or a plan. Normally, all ranks learn of the failure, no rank uses a
+ * plan or relays, and every byte takes the direct path. Otherwise, MPI reports
+ * an out-of-memory error on that rank.
  *
  *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST
  *
  * For n = FIRST, FIRST + 1, ..., the program runs exchanges on a new
- * communicator in which the rank's n-th request is refused. It stops when the
- * rank makes fewer than n requests. An MPI error ends the job after a line that
- * states n.
+ * communicator in which the rank's n-th allocation request fails. It stops when
+ * the rank makes fewer than n requests. An MPI error ends the job after a line
+ * that states n.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -32,7 +32,7 @@ typedef enum how { PLAIN, IN_PLACE, LATER } how_t;
 
 typedef struct call {
     how_t how;
-    /* The rank that gets half of the bytes of each rank. If -1, rank r sends
+    /* The rank to which each rank sends half of its bytes. If -1, rank r sends
      * half of its bytes to rank r + P/2. */
     int hot;
 } call_t;
@@ -166,14 +166,14 @@ int main(int argc, char **argv)
     *(void **)&disarm = dlsym(RTLD_DEFAULT, "scarce_disarm");
     mrail_bench_coll_open(&coll);
     if (arm == NULL || disarm == NULL || !coll.present) {
-        fail(0, "there is no shim, or no coll/mrail");
+        fail(0, "the shim or coll/mrail is not loaded");
     }
     for (n = first; !is_over && n - first < MAX_REQUESTS; ++n) {
         unsigned planned;
 
         mt_hangs_after(HANGS_S, "mpi_scarce");
         if (rank == failing_rank && !arm(n)) {
-            fail(n, "coll/mrail is not there");
+            fail(n, "coll/mrail is not loaded");
         }
         planned = all_calls(n);
         if (rank == failing_rank) {

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int mt_failures; /* failed tests, equal on all ranks */
+static int mt_failures; /* failed tests, the same on all ranks */
 static char mt_timeout_text[128];
 
 static inline int mt_rank(MPI_Comm comm)
@@ -65,7 +65,7 @@ static inline void *mt_alloc(size_t size)
     return memory;
 }
 
-/* Returns byte `i` of the message that was generated from this seed. */
+/* Returns byte `i` of the message generated from this seed. */
 static inline unsigned char mt_byte(uint64_t seed, size_t i)
 {
     uint64_t x = (seed + 1 + i / 8) * 0x9e3779b97f4a7c15ull;

@@ -27,7 +27,8 @@ int main(int argc, char **argv)
         MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
     } else if (rank == 0) {
         MPI_Recv(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        printf("%sok - what rank 1 sent\n", (value == 42) ? "" : "not ");
+        printf("%sok - the message from rank 1 is correct\n",
+               (value == 42) ? "" : "not ");
         fflush(stdout);
     }
     MPI_Finalize();

@@ -1,7 +1,7 @@
 /*
  * Tests one-sided communication: put, get, accumulate and fetch-and-op, between
- * fences and under a passive lock. The window's memory belongs to the program
- * or comes from MPI. The argument "multiple" selects MPI_THREAD_MULTIPLE.
+ * fences and under a passive lock. The window's memory is allocated by the
+ * program or by MPI. The argument "multiple" selects MPI_THREAD_MULTIPLE.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -23,8 +23,8 @@ static void clear(char *memory, MPI_Win win)
 {
     int rank = mt_rank(MPI_COMM_WORLD);
 
-    /* Takes the lock even for this rank's own window: with osc/sm, the owner is
-     * only one of many writers. */
+    /* The lock is needed even for this rank's own window: with osc/sm, the
+     * owner is only one of many writers. */
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
     memset(memory, 0, SIZE);
     mt_fill(memory + COUNTER_SIZE + BLOCK, BLOCK, mt_seed(rank, rank, 2));
@@ -58,8 +58,8 @@ static int fenced(const char *memory, MPI_Win win)
     return ok;
 }
 
-/* All ranks take numbers from one counter. No number may repeat, and none may
- * be missing. */
+/* All ranks take numbers from one counter. Numbers must not repeat, and none
+ * may be missing. */
 static int counted(MPI_Win win)
 {
     enum { EACH = 20 };

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Several nonblocking exchanges in flight, in programs that make no blocking
-# exchange. Where plans gain nothing, Open MPI must perform them. Where coll/mrail
-# performs them, those without a plan must overlap.
+# Several nonblocking exchanges in flight, in programs without blocking
+# exchanges. Where plans gain nothing, Open MPI must perform them. Where
+# coll/mrail performs them, those without a plan must overlap.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -36,11 +36,11 @@ calls 'single-rail ranks' 2x4 8 \
 topology=2x4
 MRAIL_TEST_RUN="$options --bind-rails --mca coll_mrail_relay_threshold 1000"
 # shellcheck disable=SC2016 # expanded in the environment of the rank
-run 'plans that take long' 8 sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' \
+run 'slow plans' 8 sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' \
     "$(realpath "$build/.libs/libtest-slow-plan.so")" \
     "$build/mpi_nonblocking" planning
 
-# One half of the ranks does not load coll/mrail.
+# Half of the ranks do not load coll/mrail.
 topology=2x4
 cat >"$tmp/half" <<END_HALF
 #!/bin/sh
@@ -55,7 +55,7 @@ status=0
 launch 8 -- "$tmp/half" "$build/mpi_nonblocking" data >"$tmp/out" 2>&1 ||
     status=$?
 expect 'some ranks lack coll/mrail' "$tmp/out" \
-    '^ok - exchanges in flight: every byte is right'
+    '^ok - exchanges in flight: every byte is correct'
 MRAIL_TEST_RUN=$options
 nothing_left 'nonblocking exchanges'
 finish

@@ -28,7 +28,7 @@ osu()
     fi
 }
 
-osu 'all data is right' 0 true
+osu 'all data is correct' 0 true
 if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
     # Two pairs put and get 300000 bytes at least twice each.
     for operation in put get; do
@@ -41,5 +41,5 @@ if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
         fi
     done
 fi
-osu 'one wrong byte is seen in each test' 1 false corrupt
+osu 'one wrong byte is detected in each test' 1 false corrupt
 finish

@@ -8,11 +8,11 @@ require_env mpi_p2p
 
 run 'p2p succeeds' 4 "$build/mpi_p2p"
 
-# A message of 40 KB is sent as four active messages. If the rails are slower
+# A 40 KB message is sent as four active messages. If the rails are slower
 # than a memory copy, these four must use all rails.
 rm -rf "$tmp/stats"
 mkdir "$tmp/stats"
-name='messages of 40 KB in pieces use all rails'
+name='40 KB messages in pieces use all rails'
 if "$mrail" bench alltoallv -np 4 --soft 2x4 --rate 400M --session "$session" \
     -x UCX_RNDV_THRESH=inf -x UCX_MRAIL_STATS_FILE="$tmp/stats/%p" \
     --sizes 120000 --iterations 200 --json \

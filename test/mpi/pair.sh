@@ -15,8 +15,8 @@ SECONDS_OF_JOB=8
 # repeated if it fails.
 ATTEMPTS=3
 
-# The last ranks of the two halves are the pair. All other ranks use only rails
-# 0 and 1.
+# The pair consists of the last rank of each half. All other ranks use only
+# rails 0 and 1.
 # shellcheck disable=SC2016 # expanded by the inner shell
 limited='case $OMPI_COMM_WORLD_RANK in
 3 | 7) [ -z "$PAIR_DEVICES" ] || export UCX_MRAIL_DEVICES=$PAIR_DEVICES ;;
@@ -48,7 +48,7 @@ run_job()
     wait $job || status=$?
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/$1"; then
         cat "$tmp/err" >>"$tmp/$1"
-        not_ok "$1: the job ends, and its data is right" \
+        not_ok "$1: the job ends, and its data is correct" \
             "exit status $status" "$tmp/$1"
         finish
     fi
@@ -63,8 +63,8 @@ second_of()
 }
 
 # median_rate NAME FIRST LAST COLUMN: prints the median of the rates in the
-# seconds FIRST to LAST, or nothing if there are fewer than two. COLUMN is 1
-# for the pair, 2 for the others.
+# seconds FIRST to LAST, or nothing if there are fewer than two. COLUMN is 1 for
+# the pair, 2 for the other ranks.
 median_rate()
 {
     sed -n 's/^second \([0-9]*\): /\1 /p' "$tmp/$1" |
@@ -93,8 +93,8 @@ measure()
 }
 
 # Compares the job with the baseline and prints each bound that it misses, as
-# PHASE WHAT RATE BOUND. The pair also takes a share of rails 0 and 1 away from
-# the others: a quarter, because a node has four senders.
+# PHASE WHAT RATE BOUND. The pair also uses a share of rails 0 and 1: a quarter,
+# because a node has four senders.
 misses()
 {
     awk 'function check(what, rate, bound) {
@@ -119,7 +119,7 @@ while [ $attempt -lt $ATTEMPTS ]; do
     [ -s "$tmp/misses" ] || break
     sed 's/^/# missed: /' "$tmp/misses"
 done
-ok 'the jobs end, and their data is right'
+ok 'the jobs end, and their data is correct'
 for phase in idle slow; do
     case $phase in
     idle) when='two rails idle' ;;

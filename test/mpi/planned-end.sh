@@ -1,6 +1,6 @@
 #!/bin/sh
 # The only rail of a single-rail rank fails: during the agreement round, while
-# bytes are relayed, or at a rank that only relays. If the rail recovers, the
+# bytes are relayed, or on a rank that only relays. If the rail recovers, the
 # job must continue, with correct data. Otherwise the job must end soon, name
 # the peer, the rails and the cause, and leave nothing behind.
 set -eu
@@ -60,17 +60,17 @@ ends()
     wait $job || status=$?
     took=$(seconds_since "$began")
     if [ $status != 0 ] && [ "$took" -le $soon_s ] &&
-        ! grep -q 'hangs\|every byte of it arrived' "$tmp/out" &&
-        grep -q '^ok - the exchange before it used relays' "$tmp/out"; then
+        ! grep -q 'hangs\|every byte of the exchange arrived' "$tmp/out" &&
+        grep -q '^ok - the first exchange used relays' "$tmp/out"; then
         ok "$name: the job ends"
     else
         not_ok "$name: the job ends" "exit status $status after $took s" "$tmp/out"
     fi
     if grep -qE "mrail: rank [0-7] on .* permanently lost a peer .*peer [0-9a-f]+ at [0-9.]+: soft[0-3]:1 \\($3\\); the job aborts\$" \
         "$tmp/out"; then
-        ok "$name: it names the peer, the rail and the cause"
+        ok "$name: the message names the peer, the rail and the cause"
     else
-        not_ok "$name: it names the peer, the rail and the cause" 'no such line' \
+        not_ok "$name: the message names the peer, the rail and the cause" 'no such line' \
             "$tmp/out"
     fi
     await 3 no_orphans || not_ok "$name: no process is left" "$left"
@@ -88,10 +88,10 @@ goes_on()
     wait $job || status=$?
     if [ $status = 0 ] &&
         grep -q ': over: ' "$tmp/ctl" && # the script ended during the job
-        grep -q '^ok - every byte of it arrived' "$tmp/out"; then
-        ok "$name: the job continues, every byte is right"
+        grep -q '^ok - every byte of the exchange arrived' "$tmp/out"; then
+        ok "$name: the job continues, every byte is correct"
     else
-        not_ok "$name: the job continues, every byte is right" "exit status $status" \
+        not_ok "$name: the job continues, every byte is correct" "exit status $status" \
             "$tmp/out"
     fi
 }
@@ -100,7 +100,7 @@ ends 'a port goes down during the agreement round' agree '.*' \
     'at 0ms node 1 rail 2 down'
 ends 'a port goes down while bytes are relayed' exchange '.*' \
     'at 0ms node 0 rail 1 down'
-ends 'a port goes down at a rank that only relays' relay '.*' \
+ends 'a port goes down on a rank that only relays' relay '.*' \
     'at 0ms node 0 rail 2 down'
 ends 'a rank that only relays can no longer send' relay '.*' \
     'at 0ms node 1 rail 3 blackhole tx'

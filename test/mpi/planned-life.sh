@@ -16,7 +16,7 @@ rounds=10 calls=2000 comms=100 seeds=1-60
 [ -z "$full" ] || rounds=100 calls=10000 comms=500 seeds=1-300
 
 # tolerant NAME NP COMMAND...: like run, but lanes may fail and recover. This
-# happens if a script disturbs the rails, or if ranks touch so much fresh memory
+# happens if a script disturbs the rails, or if ranks touch so much new memory
 # that a rail is silent for too long.
 tolerant()
 {
@@ -119,10 +119,10 @@ if [ $status = 0 ] && grep -q '"data_ok": true' "$tmp/out" &&
     sed -n 's|.*rank 5: rail carries [0-9.]* MB/s out, \([0-9.]*\) in, of \([0-9.]*\)$|\1 \2|p' \
         "$tmp/out" | awk '$1 < 0.75 * $2 { low = 1 } END { exit !low }' &&
     ! grep '"relayed": 0,' "$tmp/out"; then
-    ok 'a rail that carries other traffic gets less'
+    ok 'a rail that carries other traffic is planned fewer bytes'
 else
     excerpt "$tmp/foreign"
-    not_ok 'a rail that carries other traffic gets less' \
+    not_ok 'a rail that carries other traffic is planned fewer bytes' \
         "exit status $status" "$tmp/out"
 fi
 nothing_left 'exchanges'

@@ -1,8 +1,8 @@
 #!/bin/sh
-# One rank is refused one resource of coll/mrail: private memory, the shared
-# memory of the node, or the memory of a plan. Either all ranks must take the
-# direct path, or MPI must report the error and the job must end. No rank may
-# hang, and no byte may be wrong.
+# On one rank, one allocation of coll/mrail fails: private memory, the node's
+# shared memory, or the memory of a plan. Either all ranks must take the direct
+# path, or MPI must report the error and the job must end. Ranks must not hang,
+# and every byte must be correct.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -18,8 +18,8 @@ relays='--bind-rails --mca coll_mrail_relay_threshold 1000 --mca coll_mrail_rela
 options=${MRAIL_TEST_RUN-}
 number=0
 
-# job FIRST: refuses one resource after another, beginning with number FIRST,
-# until a job ends or no resources remain.
+# job FIRST: fails one allocation after another, beginning with number FIRST,
+# until a job ends or no allocations remain.
 job()
 {
     number=$((number + 1))
@@ -31,7 +31,7 @@ job()
         >>"$tmp/requests"
 }
 
-# planned N: prints the number of refused resources with which N calls were
+# planned N: prints the number of failed allocations with which N calls were
 # planned.
 planned()
 {
@@ -48,9 +48,9 @@ all_requests()
     np=$3
     rank=$4
     MRAIL_TEST_RUN="$options $5"
-    # The only acceptable error is this one, at this rank.
+    # The only acceptable error is this one, on this rank.
     error="^# request [0-9]+: rank $rank: MPI_ERR_NO_MEM"
-    error="$error|out of memory for a communicator at rank $rank;"
+    error="$error|rank $rank ran out of memory while setting up a communicator;"
     : >"$tmp/requests"
     request=1
     ended=0
@@ -89,15 +89,15 @@ at_least()
     fi
 }
 
-# Each resource that ends a job needs a job of its own, which takes seconds, so
+# Each resource that ends a job needs a separate job, which takes seconds, so
 # some cases run only with contrib/check --full.
 ranks=3 multi_rail='2x4 8'
 if [ -n "${MRAIL_TEST_FULL-}" ]; then
     ranks='0 3' multi_rail='2x4 8:1x4 4:4x1 4'
 fi
 for at in $ranks; do
-    # A table of the process is allocated once in each job. It shifts the numbers
-    # of a call's requests, so one more job ends than there are such requests.
+    # One table is allocated once per process. It shifts the numbers of a call's
+    # requests, so one more job ends than there are such requests.
     all_requests "single-rail ranks, rank $at" 2x4 8 $at "$relays" 16
     at_least "single-rail ranks, rank $at: no plan on that communicator" 15 "$(planned 0)"
     at_least "single-rail ranks, rank $at: no plan in that call" 20 "$(planned 4)"
@@ -110,7 +110,7 @@ for where in $multi_rail; do
     at_least "multi-rail ranks, $where: nothing is planned" 1 "$(planned 0)"
 done
 unset IFS
-# Plans gain because of uplinks, which the lanes do not know.
+# Plans gain because of uplinks, which the lanes do not know about.
 cat >"$tmp/groups" <<'END_GROUPS'
 nodes 4
 rails 2

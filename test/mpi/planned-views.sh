@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gives ranks different views of the rails and of the settings. No rank may
-# hang, and no byte may be wrong.
+# Gives ranks different views of the rails and of the settings. Every rank must
+# finish, and every byte must be correct.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -81,8 +81,8 @@ run 'settings that differ, multi-rail ranks' 8 "$tmp/viewer" all "$(rotated 0)" 
     "$build/mpi_planned" --seeds 1-$last
 
 # A single-rail rank that loses its rail is silent until the rail returns. The
-# times are packet counts, because a rail that is down at the start would never
-# be selected.
+# faults are timed by packet counts, because a rail that is down at the start
+# would never be selected.
 cat >"$tmp/script" <<'END_SCRIPT'
 at packet 1000 for 150ms every 1500 node 0 rail 1 down
 at packet 1500 for 100ms every 2000 rail 2 blackhole rx
@@ -90,8 +90,8 @@ at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
 at packet 1800 for 30ms every 2500 node 1 down
 END_SCRIPT
 # On a busy machine, the fault injector may be late, so a rail may stay down
-# longer than the script says. The peer timeout is long enough that no peer is
-# given up.
+# longer than the script specifies. The peer timeout is long enough that no peer
+# is given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
     --mca coll_mrail_verbose 2 -x UCX_MRAIL_PEER_TIMEOUT=50"
 session=$session-faults # the previous session, without rates, may still exist

@@ -58,11 +58,11 @@ void planned_type_unpack(const planned_type_t *type, long count,
 
 /* Generates bytes[from * ranks + to], each below 1.6 MB, and at most `most` in
  * total. With `symmetric`, both directions are equal. With `even`, all pairs
- * have equal bytes. */
+ * exchange the same number of bytes. */
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
                          uint64_t most, uint64_t *bytes);
 
-/* The sends of a rank to all others, or its receives from them. */
+/* The sends of a rank to all other ranks, or its receives from them. */
 typedef struct planned_side {
     int num; /* number of peers */
     /* one type for all peers, or one per peer if `each` is set */

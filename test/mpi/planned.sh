@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs exchanges generated from seeds, with single-rail and with multi-rail
-# ranks. Every byte must be right, and some bytes must go through relays.
+# ranks. Every byte must be correct, and some bytes must go through relays.
 #
 # EXPECT_COLL=no: coll/mrail may be missing; the exchanges are checked anyway.
 set -eu
@@ -41,9 +41,9 @@ for where in data gap send; do
     expect "a wrong byte is found: $where" "$tmp/both" '^ok - a wrong byte'
     if [ $status = 0 ] && grep -q '^rank 0, .*: byte [0-9-]* is 0x' "$tmp/err"
     then
-        ok "a wrong byte is named: $where"
+        ok "a wrong byte is located: $where"
     else
-        not_ok "a wrong byte is named: $where" "exit status $status" "$tmp/err"
+        not_ok "a wrong byte is located: $where" "exit status $status" "$tmp/err"
     fi
 done
 
@@ -69,7 +69,7 @@ exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $limited
 
 # says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1, rank 0
-# prints a matching line about MPI_COMM_WORLD.
+# prints a line about MPI_COMM_WORLD that matches REGEX.
 says()
 {
     name=$1
@@ -80,9 +80,9 @@ says()
         true
     if [ "$(grep -c 'mrail: coll: MPI_COMM_WORLD: ' "$tmp/out")" = 1 ] &&
         grep -q "mrail: coll: MPI_COMM_WORLD: $5" "$tmp/out"; then
-        ok "says why: $name"
+        ok "states the reason: $name"
     else
-        not_ok "says why: $name" "not '$5'" "$tmp/out"
+        not_ok "states the reason: $name" "not '$5'" "$tmp/out"
     fi
 }
 

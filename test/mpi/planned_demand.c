@@ -1,4 +1,4 @@
-/* Random demands, which are equal on all ranks that use the same seed. */
+/* Random demands, the same on all ranks that use the same seed. */
 #include "config.h"
 #include "planned.h"
 

@@ -276,7 +276,7 @@ int planned_side_check(const planned_side_t *side, const char *what)
         fprintf(stderr, "of peer %d, %d items at %ld\n", peer,
                 side->counts[peer], side->starts[peer]);
     } else {
-        fprintf(stderr, "nobody's: a gap, or outside\n");
+        fprintf(stderr, "in a gap, or outside the data\n");
     }
     return 0;
 }

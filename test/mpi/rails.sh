@@ -1,6 +1,6 @@
 #!/bin/sh
 # Compares the planned bytes of each rail with those that it carries, including
-# the bytes of relays with one rail and with several.
+# relayed bytes, for relays with one rail and with several.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -12,7 +12,8 @@ options=${MRAIL_TEST_RUN-}
 
 cat >"$tmp/halves" <<'END_HALVES'
 #!/bin/sh
-# Of every two ranks, the first reaches rails 0 and 1, and the second 2 and 3.
+# In each pair of ranks, the first reaches rails 0 and 1, and the second reaches
+# rails 2 and 3.
 case $OMPI_COMM_WORLD_RANK in
 *[02468]) export UCX_MRAIL_DEVICES=soft0,soft1 ;;
 *) export UCX_MRAIL_DEVICES=soft2,soft3 ;;

@@ -21,7 +21,7 @@ awk '
         -e "s|--session demo|--session $session|" \
         -e "s|--iterations 180|--iterations $iterations|" >"$tmp/commands"
 if [ "$(wc -l <"$tmp/commands")" != 3 ]; then
-    not_ok 'the README: three commands' "$(wc -l <"$tmp/commands") are there" \
+    not_ok 'the README: three commands' "the README has $(wc -l <"$tmp/commands")" \
         "$tmp/commands"
     finish
 fi
@@ -54,9 +54,9 @@ if [ $status = 0 ]; then
 else
     not_ok 'the README: the job continues to its end' "exit status $status"
 fi
-says 'the README: a message says that the rail fails' out \
+says 'the README: a message reports the failed rail' out \
     'soft1:1: lane [0-9]+ to peer .* failed .*other lanes take over its work'
-says 'the README: a message says that the rail is up again' out 'soft1:1: a lane to peer .* is up again'
+says 'the README: a message reports that the rail is up again' out 'soft1:1: a lane to peer .* is up again'
 says 'the README: the table ends with ok in the column "data"' out ' ok$'
 says 'the README: mrail top shows the rails' top 'soft0'
 says 'the README: mrail info --events shows the failure' events 'soft1.*port'
@@ -80,9 +80,9 @@ block()
 block 3
 says 'getting-started: the program runs' out3 '^sum of ranks: 6$'
 if [ "$(find "$tmp" -name 'mrail.*.json' | wc -l)" = 4 ]; then
-    ok 'getting-started: each rank leaves its statistics'
+    ok 'getting-started: each rank writes its statistics'
 else
-    not_ok 'getting-started: each rank leaves its statistics' "$(ls "$tmp")"
+    not_ok 'getting-started: each rank writes its statistics' "$(ls "$tmp")"
 fi
 block 6
 says 'getting-started: the job survives the fault script' out6 ' ok$'

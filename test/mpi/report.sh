@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks the reports of jobs: one with a port that fails, followed to its end; one
-# whose ranks are killed; and one with planned exchanges. Their figures must be
-# the job's own.
+# whose ranks are killed; and one with planned exchanges. Their figures must
+# match the job's own counters.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -25,15 +25,15 @@ start()
     await_under_way
 }
 
-# ended NAME: the job must end, with the right data.
+# ended NAME: the job must succeed, with correct data.
 ended()
 {
     status=0
     wait "$job" || status=$?
     if [ $status = 0 ] && grep -q '^ok - ' "$tmp/out"; then
-        ok "$1: all data is right"
+        ok "$1: all data is correct"
     else
-        not_ok "$1: all data is right" "exit status $status" "$tmp/err"
+        not_ok "$1: all data is correct" "exit status $status" "$tmp/err"
     fi
 }
 
@@ -61,7 +61,7 @@ sleep 2
 ended 'the job'
 status=0
 wait $reporter || status=$?
-is 'the report ends with the job' 0 $status
+is 'mrail report exits with the job' 0 $status
 is 'nothing on stderr' '' "$(cat "$tmp/report.err")"
 checked whole --stats "$tmp/stats" --fault soft1:1
 
@@ -81,8 +81,8 @@ checked killed --killed
 
 # ---- planned exchanges ----
 
-# The ranks have a rail each, so exchanges between nodes are planned. The loads
-# must be those that coll/mrail prints. A trace of the job has the same forecasts.
+# Each rank has one rail, so exchanges between nodes are planned. The loads must
+# be those that coll/mrail prints. A trace of the job has the same forecasts.
 UCX_MRAIL_TELEMETRY_RECORDS=65536
 export UCX_MRAIL_TELEMETRY_RECORDS
 start 4 6 --bind-rails --mca coll_mrail_verbose 3
@@ -94,17 +94,17 @@ ended 'planned exchanges'
 checked planned --log "$tmp/err"
 status=0
 wait $tracer || status=$?
-is 'planned: the trace ends with the job' 0 $status
+is 'planned: mrail trace exits with the job' 0 $status
 run_program 'planned: trace: ' python3 "$top/test/mpi/trace_check.py" \
     "$tmp/trace" --plans "$tmp/planned.json"
 
-# Each round frees its communicator. The last ones are in the report.
+# Each round frees its communicator. The report must contain the last ones.
 program=--dup
 start 4 6 --bind-rails
 "$mrail" report --json >"$tmp/freed.json" 2>"$tmp/report.err" ||
     not_ok 'freed communicators' "$(cat "$tmp/report.err")"
 ended 'freed communicators'
-check 'freed communicators: the forecasts of the last ones are there' \
+check 'freed communicators: the report has the last forecasts' \
     python3 -c '
 import json, sys
 report = json.load(open(sys.argv[1]))

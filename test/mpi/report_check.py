@@ -35,14 +35,14 @@ def check_counters(report, directory):
             compared += 1
             if own[name] != value:
                 wrong.append((process["rank"], name, value, own[name]))
-    check("the counters are those of the ranks", compared > 40 and not wrong,
+    check("the counters match those that the ranks wrote", compared > 40 and not wrong,
           (compared, wrong[:3]))
-    check("all processes have ended",
+    check("all processes have exited",
           {p["state"] for p in report["processes"]} == {"ended"})
 
 
 def check_bytes(report, killed):
-    """The rails carry what the transport counts, and messages besides. Records of
+    """The rails carry the bytes that the transport counts, and messages. Records of
     a killed rank are newer than its counters."""
     wrong = []
     for process in report["processes"]:
@@ -52,14 +52,14 @@ def check_bytes(report, killed):
         most = counted * (2 if killed else 1.2) + 1e6
         if not 0 < counted * 0.9 <= rails <= most:
             wrong.append((process["rank"], rails, counted))
-    check("the rails carry what the transport counts", not wrong, wrong)
+    check("the rails carry the bytes that the transport counts", not wrong, wrong)
 
 
 def check_rates(report):
     """No rail is faster than its two directions for two ranks."""
     width = report["grid"]["width_s"]
     highest = max(max(rail["points"]) / width for rail in report["rails"])
-    check("no rail is faster than it can be", 0 < highest < 4 * RATE * 1.3,
+    check("no rail exceeds its rate", 0 < highest < 4 * RATE * 1.3,
           highest)
 
 
@@ -78,7 +78,7 @@ def check_fault(report, name):
     peers = {event["peer_rank"] for event in report["events"]
              if event["kind"] in ("path", "lane")}
     check("events name the ranks of peers", peers == {0, 1}, peers)
-    check("the summary says it",
+    check("the summary reports the failure",
           f"Port {name} reported an error." in report["summary"],
           report["summary"])
 
@@ -100,8 +100,8 @@ def check_plans(report, path):
     """The loads must be among those that coll/mrail printed."""
     printed = set()
     for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
-        found = re.search(r"mrail: coll: ([^:]*): ([^:]*): ([\d.]+) MB by the "
-                          r"plan, ([\d.]+) MB without it", line)
+        found = re.search(r"mrail: coll: ([^:]*): ([^:]*): ([\d.]+) MB with the "
+                          r"plan, ([\d.]+) MB without,", line)
         if found:
             printed.add(found.groups())
     shown = {(plan["communicator"], link["link"],
@@ -129,7 +129,7 @@ def main():
     check("the page has the figures of the JSON",
           report_page.data_of(args.html) == report)
     report_page.check_sums(report)
-    check("all ranks are there", [p["rank"] for p in report["processes"]] ==
+    check("the report has all ranks", [p["rank"] for p in report["processes"]] ==
           list(range(args.ranks)))
     check_bytes(report, args.killed)
     check_rates(report)
@@ -139,7 +139,7 @@ def main():
     if args.fault:
         check_fault(report, args.fault)
     if args.killed:
-        check("both were killed", report["totals"]["killed"] == 2)
+        check("both ranks are counted as killed", report["totals"]["killed"] == 2)
         check("the records show the bandwidth", report["grid"]["points"] > 10)
     if args.log:
         check_plans(report, args.log)

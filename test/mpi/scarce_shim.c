@@ -1,7 +1,7 @@
 /*
  * A preloaded library that makes the n-th system request of coll/mrail after
  * scarce_arm() fail. Requests are for private memory, for shared memory, and
- * for the file of the shared memory.
+ * for the shared-memory file.
  */
 #include "config.h"
 #include "scarce_shim.h"

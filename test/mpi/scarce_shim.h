@@ -7,7 +7,7 @@
  * Returns 0 if coll/mrail is not loaded. */
 int scarce_arm(unsigned n);
 
-/* Stops refusing and counting. Returns the number of requests. */
+/* Disarms the shim. Returns the number of requests. */
 unsigned scarce_disarm(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Makes plans slow. coll/mrail reads the processor time of its thread before
- * and after a plan, and nowhere else. Here, each call that reads it takes
- * SLOW_MS, which count as processor time.
+ * and after a plan, and nowhere else. The shim adds SLOW_MS to each call that
+ * reads it, and counts them as processor time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

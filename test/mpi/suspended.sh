@@ -1,9 +1,8 @@
 #!/bin/sh
-# Stops the ranks of a job, one after another, for longer than a peer may be
-# unreachable, and then lets them continue. This happens in practice if a batch
-# system suspends a job, or if a virtual machine is paused. After a stop, a rank
-# must not count the time for which it was itself stopped as silence from the
-# others.
+# Stops the ranks of a job, one after another, for longer than the peer timeout,
+# and then lets them continue. This happens in practice if a batch system
+# suspends a job, or if a virtual machine is paused. After a stop, a rank must
+# not count the time for which it was itself stopped as silence of its peers.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -34,7 +33,7 @@ fi
 each()
 {
     for rank in $ranks; do
-        kill -"$1" "$rank" || not_ok "rank $rank gets SIG$1" "it has ended"
+        kill -"$1" "$rank" || not_ok "rank $rank gets SIG$1" "the rank has exited"
         sleep 0.2
     done
 }

@@ -297,7 +297,8 @@ static void test_many_ranks(void **state)
     run(MAX_RANKS);
 }
 
-/* If one rank has no memory for long records, no rank plans the call. */
+/* If one rank cannot allocate memory for long records, no rank plans the
+ * call. */
 static void test_no_memory(void **state)
 {
     job_init(MAX_RANKS);

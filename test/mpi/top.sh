@@ -34,13 +34,13 @@ tr '{' '\n' <"$tmp/top" | sed -n \
     >"$tmp/processes"
 jobs=$(cut -d ' ' -f 1 "$tmp/processes" | sort -u)
 is 'the two jobs have different names' 2 "$(echo "$jobs" | wc -l)"
-is 'all processes of both jobs run' 4 "$(grep -c ' true$' "$tmp/processes" || true)"
+is 'all processes of both jobs are running' 4 "$(grep -c ' true$' "$tmp/processes" || true)"
 rates=$(tr '{' '\n' <"$tmp/top" |
     sed -n 's/.*"device": "soft.*"bytes_per_s": \([0-9]*\).*/\1/p')
 if [ "$(echo "$rates" | awk '$1 > 1000000' | wc -l)" -ge 8 ]; then
-    ok 'rails carry what the jobs send'
+    ok 'rails carry the bytes of the jobs'
 else
-    not_ok 'rails carry what the jobs send' "bytes/s: $(echo "$rates" | tr '\n' ' ')"
+    not_ok 'rails carry the bytes of the jobs' "bytes/s: $(echo "$rates" | tr '\n' ' ')"
 fi
 name=$(echo "$jobs" | head -n 1)
 "$mrail" top --job "$name" --json >"$tmp/one" 2>&1 || true
@@ -60,10 +60,11 @@ is 'filters: one rail of one rank of each job' 2 \
 is 'filters: nothing else' 2 "$(grep -c ' soft[0-9]:1 ' "$tmp/table" || true)"
 "$mrail" top --rail soft3 --json >"$tmp/one" 2>&1 || true
 is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
+expect 'filters: JSON has the rail' "$tmp/one" '"soft3'
 status=0
 "$mrail" top --rank 999 >"$tmp/none" 2>&1 || status=$?
 is 'filters: no matching rail causes exit status 1' 1 $status
-expect 'filters: a message says that no rail matches' "$tmp/none" \
+expect 'filters: a message reports that no rail matches' "$tmp/none" \
     '^mrail top: no rail of [0-9]+ processes matches'
 
 # Trace chunks and messages as they complete.
@@ -88,7 +89,7 @@ fi
 status=0
 "$mrail" trace no-such-job >"$tmp/none" 2>&1 || status=$?
 is 'trace: an unknown job causes exit status 1' 1 $status
-expect 'trace: a message says that nothing keeps records' "$tmp/none" \
+expect 'trace: a message reports that no process keeps records' "$tmp/none" \
     '^mrail trace: no process or job no-such-job keeps records in '
 if command -v python3 >/dev/null; then
     run_program '' python3 "$top/test/mpi/top_screen.py" "$mrail"
@@ -113,7 +114,7 @@ is 'events: --job selects the events of one job' "$(grep -c 'port error' "$tmp/e
         --job "$(grep 'port error' "$tmp/events" | head -n 1 |
             cut -d ' ' -f 4)" | grep -c 'port error')"
 is 'events: an unknown job has none' 0 \
-    "$("$mrail" info --events --job none 2>/dev/null | wc -l)"
+    "$({ "$mrail" info --events --job none 2>/dev/null || echo failed; } | wc -l)"
 is 'events: only one job reports the port error' 1 \
     "$(grep 'port error' "$tmp/events" | cut -d ' ' -f 4 | sort -u | wc -l)"
 
@@ -124,7 +125,7 @@ pids=$(awk -v job="$job" '$1 == job { print $3 }' "$tmp/processes")
 kill -9 $pids
 wait $first 2>/dev/null || true
 "$mrail" top --job "$job" --json >"$tmp/killed" 2>&1 || true
-is 'killed: shown as ended' 2 \
+is 'killed: the processes are shown as ended' 2 \
     "$(tr '{' '\n' <"$tmp/killed" | grep -c '"alive": false' || true)"
 "$mrail" info --events >"$tmp/events" 2>&1
 if grep "$job" "$tmp/events" | grep -q 'soft1: port error'; then
@@ -146,14 +147,14 @@ fi
 status=0
 wait $second || status=$?
 if [ $status = 0 ] && grep -q '^ok - ' "$tmp/outb"; then
-    ok 'the other job continues, all data is right'
+    ok 'the other job continues, all data is correct'
 else
-    not_ok 'the other job continues, all data is right' "exit status $status" \
+    not_ok 'the other job continues, all data is correct' "exit status $status" \
         "$tmp/outb"
 fi
 "$mrail" info --events >"$tmp/events" 2>&1
 "$mrail" info --events --json >"$tmp/events.json" 2>&1
-is 'events: JSON has as many as the text' "$(wc -l <"$tmp/events")" \
+is 'events: JSON and text have the same number' "$(wc -l <"$tmp/events")" \
     "$(grep -c '"text":' "$tmp/events.json")"
 is 'only the two files of each killed process are left' 4 \
     "$(find "$pages" -name "mrail-telemetry.$(id -u).*" | wc -l)"
@@ -174,7 +175,7 @@ fi
 # A file that is not a telemetry page must be reported, and the pages must
 # still be shown.
 page=$pages/mrail-telemetry.$(id -u).0.$$
-echo 'this is none' >"$page"
+echo 'not a page' >"$page"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
 if grep -q "$page: not a telemetry page, or truncated" "$tmp/none"
 then

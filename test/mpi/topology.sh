@@ -1,7 +1,7 @@
 #!/bin/sh
 # Multi-rail ranks that reach different rails, and topology files. Every byte must
-# be correct. If a file contradicts the rails of a rank, one sentence must be
-# printed, and no rank may use plans.
+# be correct. If a file contradicts the rails of a rank, exactly one message
+# must be printed, and no rank may use plans.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -86,18 +86,18 @@ explained()
         --mca coll_mrail_relay_threshold 1000"
     launch 8 -- "$libexec/mrail-bench" alltoallv --sizes 256k --hotspot 0.9 \
         --iterations 60 --warmup 10 --explain >"$tmp/out" 2>&1 || true
-    expect 'the data is right' "$tmp/out" ' ok$'
+    expect 'the data is correct' "$tmp/out" ' ok$'
 }
 
 topology=4x2
 explained "$tmp/groups"
-expect 'uplinks that the lanes do not know: planned' "$tmp/out" \
+expect 'uplinks unknown to the lanes: planned' "$tmp/out" \
     'MPI_COMM_WORLD: planned: [0-9.]* ms, without a plan [0-9.]* ms'
-expect 'uplinks that the lanes do not know: bytes of an uplink' "$tmp/out" \
-    'leaf group 1, rail 0, up: [0-9.]* MB by the plan, [0-9.]* MB without it'
+expect 'uplinks unknown to the lanes: bytes of an uplink' "$tmp/out" \
+    'leaf group 1, rail 0, up: [0-9.]* MB with the plan, [0-9.]* MB without,'
 export OMPI_MCA_coll_mrail_plan_budget=1
 explained "$tmp/groups"
-expect 'a plan that pays for the time to make it' "$tmp/out" \
+expect 'a plan that saves more time than it costs' "$tmp/out" \
     'MPI_COMM_WORLD: planned: [0-9.]* ms, without a plan [0-9.]* ms'
 export OMPI_MCA_coll_mrail_plan_budget=0
 # If no plan gains, agreement rounds become rare.
@@ -140,7 +140,7 @@ edited()
 files="--mca coll_mrail_topology $tmp/none"
 says 'missing' "rank 0: .*/none: No such file or directory"
 edited '17 rails' 's/rails 2/rails 17/' 'rank 0: .*/file:2: .*17'
-edited 'a rail that is not there' 's/multi-rail/single-rail/' \
+edited 'a rail that the process lacks' 's/multi-rail/single-rail/' \
     '.*/file:4: rank 0 reaches 1 rails, but its process has 2'
 edited 'other rates' 's/^ranks/rail 3 1 200MB\nranks/' \
     '.*/file:4: rail 1 of node 3 carries 200.0 MB/s, but the port of rank 6 has'
@@ -163,9 +163,9 @@ chmod +x "$tmp/other"
 with=$tmp/other
 files="-x OMPI_MCA_coll_mrail_topology=$tmp/groups"
 sed 's/80MB/81MB/' "$tmp/groups" >"$tmp/other-groups"
-says 'rank 5 has another one' 'rank 5 has a different topology file from rank 0'
+says 'rank 5 has another file' 'rank 5 has a different topology file from rank 0'
 rm "$tmp/other-groups"
-says 'rank 5 has none' 'rank 5: .*/other-groups: No such file or directory'
+says 'rank 5 has no file' 'rank 5: .*/other-groups: No such file or directory'
 # In one leaf group, rail 0 of rank 5 is soft1.
 with="$tmp/some all all all all all soft1 all all --"
 sed 's/\(^ranks.*\)/\1\nreach 5 1 none/' "$tmp/groups" >"$tmp/file"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks mrail trace -o: traces of a running job, of an ended job and of damaged
-# files. Python decodes the traces and compares them with the job's counters.
+# Checks mrail trace -o: traces of a running job, of a finished job, and of
+# damaged files. Python decodes the traces and compares them with the job's
+# counters.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -16,8 +17,8 @@ checked()
         "$tmp/$name" "$@"
 }
 
-# refused NAME STATUS PATTERN OPTION...: mrail trace must fail with a message,
-# and must not write $tmp/refused.
+# refused NAME STATUS PATTERN OPTION...: mrail trace must fail with STATUS and a
+# matching message, and must not write $tmp/refused.
 refused()
 {
     name=$1 expected=$2 pattern=$3
@@ -53,9 +54,9 @@ ended()
     status=0
     wait "$job" || status=$?
     if [ $status = 0 ] && grep -q '^ok - ' "$tmp/out"; then
-        ok "$1: all data is right"
+        ok "$1: all data is correct"
     else
-        not_ok "$1: all data is right" "exit status $status" "$tmp/err"
+        not_ok "$1: all data is correct" "exit status $status" "$tmp/err"
     fi
 }
 
@@ -65,14 +66,14 @@ refused 'no job' 1 '^mrail trace: no process of this user keeps records' \
     -o "$tmp/refused"
 refused 'no file' 1 'refused.page: the file cannot be opened' \
     -o "$tmp/refused" "$tmp/refused.page"
-refused '--duration without -o' 2 '^mrail trace: --duration needs -o FILE$' \
+refused '--duration without -o' 2 '^mrail trace: --duration requires -o FILE$' \
     --duration 1
 refused '-o with --raw' 2 'cannot be combined with --raw' \
     -o "$tmp/refused" --raw
 
 # ---- a running job ----
 
-# No record is lost, so the trace must have exactly the bytes of the counters.
+# No record is lost, so the bytes in the trace must equal those of the counters.
 UCX_MRAIL_TELEMETRY_RECORDS=1048576
 export UCX_MRAIL_TELEMETRY_RECORDS
 start 12
@@ -80,9 +81,9 @@ start 12
 tracer=$!
 "$mrail" trace -o "$tmp/short" --duration 1 --rank 1 >"$tmp/trace.short" 2>&1 ||
     not_ok 'a limited trace of one rank' "$(cat "$tmp/trace.short")"
-expect 'short: it has one process' "$tmp/trace.short" \
+expect 'short: the trace has one process' "$tmp/trace.short" \
     'records of 1 process, .* MiB; open it at https://ui.perfetto.dev$'
-refused 'a job that is not there' 1 'no process or job none keeps records' \
+refused 'a job that does not exist' 1 'no process or job none keeps records' \
     -o "$tmp/refused" none
 refused 'a file that exists' 1 "$tmp/short exists; --force replaces it$" \
     -o "$tmp/short"
@@ -106,7 +107,7 @@ expect '--limit: a message' "$tmp/trace.limit" \
 ended 'the job'
 status=0
 wait $tracer || status=$?
-is 'whole: the trace ends with the job' 0 $status
+is 'whole: mrail trace exits with the job' 0 $status
 is 'whole: nothing on stderr' '' "$(cat "$tmp/trace.err")"
 checked whole --stats "$tmp/stats" --event 'soft1: port error'
 checked interrupted
@@ -147,7 +148,7 @@ kill -9 $pids
 wait "$job" 2>/dev/null || true
 status=0
 wait $tracer || status=$?
-is 'killed during the trace: it ends' 0 $status
+is 'killed during the trace: mrail trace exits' 0 $status
 "$mrail" trace -o "$tmp/killed" >"$tmp/trace" 2>&1 ||
     not_ok 'a killed job' "$(cat "$tmp/trace")"
 expect 'killed: both processes' "$tmp/trace" ' records of 2 processes, '
@@ -168,7 +169,7 @@ start 60
 "$mrail" trace -o "$tmp/request" --duration 3 >"$tmp/trace" 2>&1 ||
     not_ok 'records on request' "$(cat "$tmp/trace")"
 checked request
-# The processes notice the end of the trace, and then write no more records.
+# When the trace ends, the processes stop writing records.
 sleep 3
 "$mrail" trace -o "$tmp/after" --past --duration 0.1 >"$tmp/trace" 2>&1 || true
 pids=$(cd "$pages" && echo mrail-telemetry.*.calls |

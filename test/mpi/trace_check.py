@@ -110,7 +110,7 @@ class Trace:
                 self.events.append(Event(packet))
 
     def process(self, track):
-        """Returns the name of the process of a track."""
+        """Returns the name of a track's process."""
         while not self.tracks[track].is_process:
             track = self.tracks[track].parent
         return self.tracks[track].name
@@ -143,7 +143,7 @@ def check_form(trace):
                if track.parent not in tracks]
     result("each track has its parent", not orphans, orphans[:3])
     clocks = {event.clock for event in trace.events}
-    result("all times are of one clock", clocks == {1}, clocks)
+    result("all times use one clock", clocks == {1}, clocks)
     # Analysis treats tracks of the same name below the same parent as one, so
     # only those of a lane may have the same name.
     names = collections.Counter(
@@ -167,7 +167,7 @@ def check_slices(trace):
     slices = list(trace.slices())
     records = [(event, end) for event, end in slices
                if event.category in ("chunk", "messages")]
-    result("there are records, and each has an end",
+    result("there are records, and each one is complete",
            records and all(end is not None for _, end in records),
            len(records))
     calls = [event for event, _ in slices if event.category == "collective"]
@@ -201,12 +201,12 @@ def check_bandwidth(trace, records):
             counters[trace.process(event.track), rail] += event.value
     counters = {key: round(value * BANDWIDTH_S)
                 for key, value in counters.items()}
-    result("the counters of the rails have the bytes of the slices",
+    result("the rails' counters match the bytes of the slices",
            counters == dict(slices), f"{counters}, {dict(slices)}")
     told = {(trace.process(event.track), event.args["rail"]):
             event.args["bytes in records"] for event in trace.events
             if event.name == "rail totals" and event.args["bytes in records"]}
-    result("the totals of the rails have the bytes of the slices",
+    result("the rails' totals match the bytes of the slices",
            told == {key: value for key, value in slices.items() if value},
            f"{told}, {dict(slices)}")
 
@@ -223,7 +223,7 @@ def check_calls(trace, calls):
                ([call.args["number"] for call in found]
                 for found in by_rank.values()))
     result("collectives are complete, or counted as lost", gaps <= lost,
-           f"{gaps} are missing, {lost} are lost")
+           f"{gaps} are missing, {lost} are counted as lost")
     flows = collections.defaultdict(set)
     for call in calls:
         flows[call.flow].add((call.name, call.args["number"]))
@@ -245,8 +245,8 @@ def check_stats(trace, records, directory):
         shown = sum(record.args["bytes"] for record in chunks
                     if record.name == kind)
         counted = sum(each[f"{kind}_bytes"] for each in counters)
-        result(f"{kind}: the slices have the bytes of the job's counter",
-               shown == counted, f"{shown}, the counter says {counted}")
+        result(f"{kind}: the slices match the job's byte counter",
+               shown == counted, f"{shown}, but the counter is {counted}")
     # A rail carries chunks and messages. The page contains the bytes of a rail,
     # and the counters those of all chunks; the difference is that of all
     # messages.
@@ -269,7 +269,7 @@ def check_stats(trace, records, directory):
              for key, value in carried.items()
              if not (of_chunks[key] + of_messages[key] <= value <=
                      of_chunks[key] + messages)]
-    result("each rail has the bytes that the job counted", not wrong, wrong)
+    result("each rail matches the bytes that the job counted", not wrong, wrong)
     result("each rail of each rank carried bytes",
            len(carried) >= 2 and all(carried.values()), carried)
 
@@ -296,13 +296,13 @@ def check_pause(trace, records, calls, pause_s):
                               in zip(times, times[1:]))
     result(f"a pause of {pause_s} s without records",
            length_ns / 1e9 > pause_s, f"{length_ns / 1e9:.3f} s")
-    result("calls were made meanwhile",
+    result("calls were made during the pause",
            any(begin_ns < call.time_ns < begin_ns + length_ns
                for call in calls), f"{len(calls)} calls")
 
 
 def check_forecasts(trace, path):
-    """Each forecast is beside its collective, and is the job's own."""
+    """Each forecast is next to its collective, and matches the job's own."""
     plan = next(plan for plan in
                 json.loads(pathlib.Path(path).read_text())["plans"]
                 if plan["communicator"] == "MPI_COMM_WORLD")
@@ -331,11 +331,11 @@ def check_forecasts(trace, path):
                 abs(left - call.time_ns - event.args["measured ns"]) > 100000):
             wrong.append((call.name, call.time_ns, left, event.time_ns,
                           event.args))
-    result("forecasts are beside their collectives", found > 3 and not wrong,
+    result("forecasts are next to their collectives", found > 3 and not wrong,
            f"{found} of {len(forecasts)}, {wrong[:2]}")
     last = max((event for event, _ in forecasts),
                key=lambda event: event.args["forecast"]).args
-    result("the last forecast is that of the report",
+    result("the last forecast matches the report's",
            last["forecast"] == plan["forecasts"] and
            last["ranks"] == plan["ranks"] and
            abs(last["predicted ns without a plan"] / 1e9 -
@@ -347,7 +347,7 @@ def check_forecasts(trace, path):
             rails[name[1]] += link["unplanned_bytes"]
     shown = {name.split(":")[0]: value for name, value in last.items()
              if name.endswith(": bytes without a plan")}
-    result("the bytes of its rails are those of the report",
+    result("the bytes of its rails match the report's",
            shown and all(abs(shown.get(name, 0) - value) < 10
                          for name, value in rails.items()),
            f"{shown}, {rails}")

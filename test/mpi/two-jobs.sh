@@ -31,7 +31,7 @@ both()
     check_job "$1, job 2" $second "$tmp/out2"
 }
 
-both 'two jobs on rails of their own' "$session-a" "$session-b"
+both 'two jobs on different rails' "$session-a" "$session-b"
 both 'two jobs on the same rails' "$session" "$session"
 nothing_left 'two jobs'
 finish

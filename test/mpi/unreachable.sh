@@ -1,7 +1,7 @@
 #!/bin/sh
 # A rank waits for a message from a peer that computes outside MPI. The peer
 # stays alive but becomes unreachable. The rank's own ports are up, it has no
-# work in flight, and mpirun notices nothing. The job must end with a message
+# work in flight, and mpirun detects nothing. The job must end with a message
 # that names the peer, the rail and the cause. If the rails return in time, the
 # job must continue.
 set -eu
@@ -11,7 +11,7 @@ require_env mpi_wait
 base=$session
 
 # start SECONDS: starts a job in which rank 1 computes for this many seconds.
-# Each job gets its own session, because a session outlives its processes for a
+# Each job has its own session, because a session outlives its processes for a
 # moment.
 start()
 {
@@ -36,28 +36,28 @@ sleep 1
 if kill -0 "$other" 2>/dev/null; then
     ok 'the peer is alive'
 else
-    not_ok 'the peer is alive' "process '$other' has ended"
+    not_ok 'the peer is alive' "process '$other' has exited"
 fi
 status=0
 wait $job || status=$?
 took=$(($(date +%s) - began))
 if [ $status != 0 ] && [ $took -lt 20 ]; then
-    ok 'a receive from a peer out of reach: the job ends'
+    ok 'a receive from an unreachable peer: the job aborts'
 else
-    not_ok 'a receive from a peer out of reach: the job ends' \
+    not_ok 'a receive from an unreachable peer: the job aborts' \
         "exit status $status after $took s"
 fi
 # -a, because prterun of Open MPI 5.0 writes bytes that are not text.
 said=$(grep -a 'mrail: rank 0 on .* permanently lost a peer' "$tmp/out" || true)
-# The message must name the rail that has the lane, and say that the other rails
-# have none.
+# The message must name the rail that has the lane, and state that the other
+# rails have none.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
     'soft3:1 \([a-z ]+\)' \
     'soft[0-3]:1 \((no completions|requests failed)\)' 'the job aborts$'; do
     if echo "$said" | grep -qE "$part"; then
-        ok "rank 0 says why: $part"
+        ok "rank 0 states the reason: $part"
     else
-        not_ok "rank 0 says why: $part" "it says '$said'" "$tmp/out"
+        not_ok "rank 0 states the reason: $part" "the message is '$said'" "$tmp/out"
     fi
 done
 
@@ -67,12 +67,12 @@ sleep 1
 ctl --node 1 up
 status=0
 wait $job || status=$?
-if [ $status = 0 ] && grep -q '^ok - what rank 1 sent' "$tmp/out"; then
-    ok 'a peer that is out of reach for a second: the job continues'
+if [ $status = 0 ] && grep -q '^ok - the message from rank 1 is correct' "$tmp/out"; then
+    ok 'a peer that is unreachable for a second: the job continues'
 else
-    not_ok 'a peer that is out of reach for a second: the job continues' \
+    not_ok 'a peer that is unreachable for a second: the job continues' \
         "exit status $status" "$tmp/out"
 fi
 session=$base # covers all sessions
-nothing_left 'a peer out of reach'
+nothing_left 'an unreachable peer'
 finish

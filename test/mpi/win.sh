@@ -13,9 +13,9 @@ for threads in single multiple; do
     put=$(sed -n 's/.*"put_bytes": \([0-9]*\).*/\1/p' "$tmp/stats"/* |
         awk '{ sum += $1 } END { print sum + 0 }')
     if [ "$put" -ge 1200000 ]; then
-        ok "windows, $threads: the rails carried them"
+        ok "windows, $threads: the rails carried the PUTs"
     else
-        not_ok "windows, $threads: the rails carried them" \
+        not_ok "windows, $threads: the rails carried the PUTs" \
             "mrail put $put bytes, not 1200000 or more"
     fi
 done

@@ -1,9 +1,8 @@
 #!/bin/sh
-# A real Prometheus scrapes jobs on software rails through planted faults. The
-# alerts must fire for the faults and for nothing else, and each query of the
-# dashboard must return data. promtool checks the rules and the metrics.
-# contrib/check --full runs this test. It needs no root and no running
-# Prometheus.
+# A real Prometheus scrapes jobs on software rails during planted faults. The
+# alerts must fire for the faults and for nothing else, and each dashboard query
+# must return data. promtool checks the rules and the metrics. contrib/check
+# --full runs this test. It needs neither root nor a running Prometheus.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -26,7 +25,7 @@ if command -v systemd-analyze >/dev/null; then
     cp "$service" "$tmp/mrail-exporter@nobody.service"
     check 'systemd accepts the service file' \
         systemd-analyze verify --man=no "$tmp/mrail-exporter@nobody.service"
-    check 'systemd finds little to harden' systemd-analyze security \
+    check 'systemd rates the hardening as sufficient' systemd-analyze security \
         --offline=yes --threshold=20 "$tmp/mrail-exporter@nobody.service"
 else
     skip 'the service file' 'systemd-analyze is not installed'
@@ -44,7 +43,7 @@ job()
 under_way()
 {
     await 60 grep -q 'under way' "$tmp/$1" ||
-        bail_out "the job: $(tail -n 1 "$tmp/$1")"
+        bail_out "the job did not start: $(tail -n 1 "$tmp/$1")"
 }
 job get
 UCX_RNDV_SCHEME=put_zcopy job put
@@ -58,7 +57,7 @@ check 'promtool check metrics' sh -c 'promtool check metrics <"$0"' "$tmp/text"
 
 "$mrail" exporter --listen 127.0.0.1:0 >"$tmp/exporter" 2>&1 &
 await 10 grep -q http "$tmp/exporter" ||
-    bail_out "the exporter: $(cat "$tmp/exporter")"
+    bail_out "the exporter did not start: $(cat "$tmp/exporter")"
 target=$(sed -n 's,.*http://\(.*\)/metrics,\1,p' "$tmp/exporter")
 
 # The same rules with shorter times.

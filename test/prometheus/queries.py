@@ -45,7 +45,7 @@ def names():
 
 
 def fires(name, **wanted):
-    """Wait until an alert with these labels fires, and return its labels."""
+    """Waits until an alert with these labels fires. Returns its labels."""
     return eventually(lambda: [
         labels for labels in firing() if labels["alertname"] == name and
         all(labels.get(key) == value for key, value in wanted.items())])
@@ -57,7 +57,7 @@ def ctl(job, *words):
 
 
 def processes():
-    """Return {job: [pid of rank 0, pid of rank 1]}, with the jobs' order."""
+    """Returns {job: [pid of rank 0, pid of rank 1]}, in the jobs' order."""
     done = subprocess.run([MRAIL, "top", "--json", "--interval", "0.1",
                            "--count", "1"], check=True, capture_output=True)
     found = {}
@@ -68,7 +68,7 @@ def processes():
 
 
 def kinds():
-    """Return the names of the jobs that do GETs and PUTs."""
+    """Returns the names of the jobs that do GETs and PUTs."""
     bytes_ = {}
     for kind in ("get", "put"):
         for sample in query("sum by (mpi_job) (mrail_%s_bytes_total)" % kind):
@@ -84,7 +84,7 @@ def test_healthy():
     check("the target is up", eventually(lambda: number("up") == 1))
     check("four processes with four rails", eventually(
         lambda: number("count(mrail_rail_bytes_total)") == 16))
-    check("traffic is seen", eventually(lambda: (number(
+    check("the traffic is recorded", eventually(lambda: (number(
         "min(rate(mrail_rail_bytes_total[5s]))") or 0) > 1e6))
     time.sleep(8)
     check("no alert fires for healthy jobs", names() == [], firing())
@@ -100,7 +100,7 @@ def test_dashboard():
                                 ("$__rate_interval", "5s"),
                                 ("$__range", "30s")):
             text = text.replace(variable, value)
-        # A rail is not the bottleneck all the time.
+        # A rail is not always the bottleneck.
         if not eventually(lambda text=text: query(text), 15):
             empty.append((title, text))
     check("each of %d queries of the dashboard returns data" % len(queries),
@@ -114,7 +114,7 @@ def test_rail_down(job):
     check("MrailRailDown fires", found, firing())
     check("MrailLaneFailovers fires",
           fires("MrailLaneFailovers", mpi_job=job), firing())
-    check("the job goes on", eventually(
+    check("the job continues", eventually(
         lambda: number("sum(mrail_rail_bytes_total)") > before + 1e6))
     check("no alert concerns another rail or the other job", all(
         labels["mpi_job"] == job and labels.get("rail", "soft1:1") == "soft1:1"
@@ -143,7 +143,7 @@ def test_stopped(job, pid):
     check("the other job has no alert",
           {labels["mpi_job"] for labels in firing()} == {job}, firing())
     os.kill(pid, signal.SIGCONT)
-    check("the alerts end when the process goes on", eventually(
+    check("the alerts end when the process continues", eventually(
         lambda: not {"MrailProcessStopped", "MrailJobHung"} & set(names())),
           firing())
 
@@ -152,7 +152,7 @@ def test_killed(job, pid):
     os.kill(pid, signal.SIGKILL)
     check("MrailProcessEnded fires", fires(
         "MrailProcessEnded", mpi_job=job, pid=str(pid)), firing())
-    check("the counters of the process remain", number(
+    check("the counters of the killed process remain", number(
         'mrail_messages_sent_total{pid="%d"}' % pid) > 0)
 
 

@@ -29,7 +29,7 @@ static void put_on_wire(unsigned from, unsigned i, const wire_t *message)
     if (w.broken[i]) {
         return;
     }
-    CHECK(to->count++ < IN_FLIGHT, "too much in flight");
+    CHECK(to->count++ < IN_FLIGHT, "too many messages in flight");
     CHECK(w.breaks || w.grows ||
               (to->count + to->undelivered + to->unreleased <=
                to->am.window + MRAIL_AM_LANE_RESERVE),
@@ -61,7 +61,7 @@ static int is_recovering(const end_t *end)
     return mrail_am_stream_lost(&end->stream) != NULL;
 }
 
-/* ---- actions of an end ---- */
+/* ---- actions of one end ---- */
 
 int send_message(unsigned from)
 {
@@ -173,7 +173,7 @@ static void deliver(end_t *end, uint32_t seq, end_lane_t *lane)
     CHECK(seq == end->first_seq + end->delivered, "message %u instead of %u",
           seq, end->first_seq + end->delivered);
     ++end->delivered;
-    if (lane != NULL) { /* NULL: the lane has ended */
+    if (lane != NULL) { /* NULL if the lane has been freed */
         ++lane->unreleased;
     }
 }
@@ -193,7 +193,7 @@ static void take_message(end_t *end, unsigned i, const wire_t *message)
         rx = calloc(1, sizeof(*rx));
         *rx = (rx_t){{.seq = message->seq}, i, w.epoch[i]};
         CHECK(mrail_am_stream_hold(&end->stream, &rx->am),
-              "message %u arrives twice", message->seq);
+              "message %u arrived twice", message->seq);
         ++lane->undelivered;
         lane->owes |= mrail_am_lane_update_due(&lane->am);
         ++w.num.held;
@@ -213,7 +213,7 @@ static void take_message(end_t *end, unsigned i, const wire_t *message)
     }
 }
 
-/* Refuses counts that no correct peer sends. */
+/* Rejects counts that no correct peer sends. */
 static void forge(end_t *end, end_lane_t *lane)
 {
     mrail_am_stream_t *stream = &end->stream;
@@ -224,10 +224,10 @@ static void forge(end_t *end, end_lane_t *lane)
     CHECK(!mrail_am_stream_ack(stream, stream->tx_next + 1) &&
               !mrail_am_stream_ack(stream, stream->tx_acked - 1) &&
               ((lost == NULL) || !mrail_am_stream_ack(stream, lost->seq + 1)),
-          "a wrong acknowledgement");
+          "an invalid acknowledgement");
     CHECK((mrail_am_lane_take_return(am, credits + 1) == -EPROTO) &&
               (mrail_am_lane_take_return(am, am->window) == -EPROTO),
-          "a wrong return");
+          "an invalid credit return");
     CHECK((am->received != am->granted) || !mrail_am_lane_receive(am, 1),
           "a message without a credit");
 }
@@ -249,14 +249,15 @@ int poll_lane(unsigned to, unsigned i)
     forge(end, lane);
     CHECK(w.breaks || !(message.flags & MRAIL_DATA_ACK_REP) ||
               !mrail_seq32_before(message.ack, end->requested),
-          "an early answer: %u of %u", message.ack, end->requested);
+          "an ACK before all messages arrived: %u of %u", message.ack,
+          end->requested);
     mrail_am_lane_limit(&lane->am, message.credit);
     if (mrail_am_stream_ack(&end->stream, message.ack)) {
         while ((msg = mrail_am_stream_take_acked(&end->stream, message.ack)) !=
                NULL) {
             CHECK(mrail_seq32_before(msg->seq,
                                      other->first_seq + other->delivered),
-                  "message %u is acknowledged and has not arrived", msg->seq);
+                  "message %u is acknowledged but has not arrived", msg->seq);
             CHECK(mrail_list_empty(&msg->replay), "message %u is in replay",
                   msg->seq);
             free(msg);
@@ -268,7 +269,7 @@ int poll_lane(unsigned to, unsigned i)
         take_message(end, i, &message);
     } else if (message.flags & MRAIL_DATA_RETURN) {
         CHECK(mrail_am_lane_take_return(&lane->am, message.returned) == 0,
-              "lane %u: %u credits return, which were not given", i,
+              "lane %u: the peer returns %u credits that it does not have", i,
               message.returned);
         lane->owes |= mrail_am_lane_update_due(&lane->am);
     }
@@ -319,8 +320,8 @@ static int close_lane(unsigned of, unsigned i)
         return 0;
     }
     mrail_am_stream_lose(&w.end[of].stream, &lane->am, other->am.received);
-    CHECK(lane->am.inflight == 0, "lane %u ends with %llu bytes in flight", i,
-          (unsigned long long)lane->am.inflight);
+    CHECK(lane->am.inflight == 0, "lane %u is freed with %llu bytes in flight",
+          i, (unsigned long long)lane->am.inflight);
     w.end[of].stream.ack_requested = 0;
     lane->closed = 1;
     lane->undelivered = lane->unreleased = 0;

@@ -36,7 +36,7 @@ typedef struct {
     unsigned undelivered; /* held messages */
     unsigned unreleased;  /* delivered messages, whose buffers are in use */
     int owes;             /* a reply may be due */
-    int noticed;          /* 1: this end has stopped using the lane */
+    int noticed;          /* 1 if this end has stopped using the lane */
     int closed;           /* the replay of this end has begun */
 } end_lane_t;
 
@@ -44,7 +44,7 @@ typedef struct {
     mrail_am_stream_t stream;
     end_lane_t lane[MAX_LANES];
     uint32_t first_seq, sent, delivered;
-    uint32_t requested; /* the last ACK_REQ is about messages before this */
+    uint32_t requested; /* the last ACK_REQ covers the messages before this */
 } end_t;
 
 typedef struct {
@@ -53,10 +53,10 @@ typedef struct {
     unsigned step, num_lanes, depth, credits;
     int breaks, grows;
     int broken[MAX_LANES];
-    int dead[MAX_LANES]; /* 1: no new lane replaces the broken one */
+    int dead[MAX_LANES]; /* 1 if no new lane replaces the broken one */
     unsigned epoch[MAX_LANES];
     end_t end[2];
-    /* number of occurrences for all seeds */
+    /* counts of events, over all seeds */
     struct {
         uint64_t sent, replayed, broken, recalled, grown, held, kept;
     } num;
@@ -87,7 +87,8 @@ static inline int is_usable(const end_t *end, unsigned i)
     return !end->lane[i].noticed;
 }
 
-/* Each returns 1 if it did anything. `of`, `from`: index of the end. */
+/* Each function returns 1 if it did anything. `of` and `from` are the index of
+ * an end. */
 int send_message(unsigned from);
 int send_replies(unsigned from);
 int request_ack(unsigned from);

@@ -42,7 +42,7 @@ test_flows_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_flows_LDADD = libmrail-planner.la $(TEST_LIBS)
 endif
 
-# Plans of random topologies, checked by linear programs if there is GLPK.
+# Plans for random topologies, checked by linear programs if GLPK is installed.
 check_PROGRAMS += test_plan_lp
 TESTS += test_plan_lp
 test_plan_lp_SOURCES = test/property/test_plan_lp.c \
@@ -65,7 +65,7 @@ endif
 test_plan_arms_random_LDADD = libmrail-plan-arms.la libmrail-plan.la \
     $(GLPK_LIBS) -lm
 
-# The agreement of large jobs.
+# The agreement data of large jobs.
 if HAVE_CMOCKA
 check_PROGRAMS += test_agreement_scale
 TESTS += test_agreement_scale
@@ -152,7 +152,7 @@ test_exchange_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_exchange_LDADD = libmrail-fabric.la $(TEST_LIBS) -lm
 endif
 
-# Clocks of the hosts of an archive.
+# Clocks of the hosts in an archive.
 if HAVE_CMOCKA
 check_PROGRAMS += test_clocks
 TESTS += test_clocks

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* If the ends of a range differ by more than this fraction, exact arithmetic is
- * used. */
+/* If the bounds of a range differ by more than this fraction, exact arithmetic
+ * is used. */
 #define NEAR_ENOUGH 1e-6
 /* With more columns than this, exact arithmetic would take too long and is not
  * used. */
@@ -26,7 +26,8 @@ static void *get(size_t num, size_t size)
     return p;
 }
 
-/* Merges demands with equal ends and paths into one flow. */
+/* Adds a demand, merged into the existing flow with the same endpoints and
+ * paths, if any. Returns 0 if there are too many columns. */
 static int lp_add(lp_problem_t *p, const mrail_plan_demand_t *d,
                   unsigned *flow_of, unsigned max_columns)
 {
@@ -80,9 +81,9 @@ void lp_destroy(lp_problem_t *p)
     }
 }
 
-/* ---- divisions: the part of its demand on each path ---- */
+/* ---- splits: the fraction of its demand on each path ---- */
 
-/* Returns the seconds that the background of a link takes. */
+/* Returns the time that a link's background takes, in seconds. */
 static double base_of(const lp_problem_t *p, uint32_t e)
 {
     const double *background = p->machine->background;
@@ -205,8 +206,8 @@ static double sum_of(const double *dual_price, unsigned count)
 
 /* ---- GLPK ---- */
 
-/* A linear program. Its first rows, one per demand, require that the parts of
- * the demand add up to 1. The other rows, one per used link, give the link's
+/* A linear program. Its first rows, one per demand, require that the fractions
+ * of the demand add up to 1. The other rows, one per used link, give the link's
  * load in units of `unit` seconds. */
 typedef struct program {
     glp_prob *glp;
@@ -279,7 +280,7 @@ static void solve(program_t *g, int exact)
     (void)glp_simplex(g->glp, &parm);
 }
 
-/* Reads the solution: the parts, and the dual values of the links. */
+/* Reads the solution: the fractions, and the dual values of the links. */
 static void read_program(const program_t *g, const lp_problem_t *p,
                          double *part, double *dual_price)
 {
@@ -302,7 +303,7 @@ static int is_wide(const lp_range_t *range, double unit)
 
 /* ---- the two programs ---- */
 
-/* Returns the best division that was found. The caller frees it. */
+/* Returns the best split that was found. The caller frees it. */
 static double *spread(const lp_problem_t *p, lp_range_t *range)
 {
     unsigned num_links = paths_num_links(p->machine);

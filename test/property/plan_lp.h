@@ -1,12 +1,12 @@
 /*
- * Computes the least congestion of an exchange, and the fewest relayed bytes
+ * Computes the minimum congestion of an exchange, and the fewest relayed bytes
  * within a given congestion, with linear programs for GLPK.
  *
  * GLPK's result is not trusted, because its floating-point simplex has been
- * wrong by 0.1 %. The division that it returns is completed to a valid one,
- * whose value is never below the optimum. Its dual values give a lower bound.
- * Both hold for any result of GLPK, and the distance between the two shows
- * GLPK's accuracy.
+ * wrong by 0.1 %. The split that it returns is completed to a valid one, whose
+ * value is never below the optimum. Its dual values give a lower bound. Both
+ * hold for any result of GLPK, and the distance between the two shows GLPK's
+ * accuracy.
  */
 #ifndef MRAIL_TEST_PLAN_LP_H
 #define MRAIL_TEST_PLAN_LP_H
@@ -14,7 +14,7 @@
 #include "plan_paths.h"
 
 /* The flows and their paths. A flow is the sum of all demands with the same
- * ends and the same paths. */
+ * endpoints and paths. */
 typedef struct lp_problem {
     const machine_t *machine;
     unsigned num_flows, num_columns;
@@ -27,7 +27,7 @@ typedef struct lp_problem {
 /* An interval that contains the optimum. */
 typedef struct lp_range {
     double least, most;
-    int exact; /* 1 if exact arithmetic was necessary */
+    int exact; /* 1 if exact arithmetic was needed */
 } lp_range_t;
 
 /* Returns NULL if there are more than max_columns paths. Each demand must
@@ -35,7 +35,7 @@ typedef struct lp_range {
 lp_problem_t *lp_create(const machine_t *machine, unsigned max_columns);
 void lp_destroy(lp_problem_t *problem);
 
-/* Returns the least congestion, in seconds. */
+/* Returns the minimum congestion, in seconds. */
 lp_range_t lp_congestion(const lp_problem_t *problem);
 /* Returns the minimum of bytes times relays with a congestion of at most
  * `limit`, which must not be below lp_congestion().most. */

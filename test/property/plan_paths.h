@@ -1,11 +1,11 @@
 /*
  * The paths of a demand and their links, as plan.h describes them. This code
- * was written from that text, independently of the planner that it checks.
+ * was written from that text, independently of the planner under test.
  *
- * Where plan.h leaves a choice, this code assumes that two ranks at a switch
+ * Where plan.h leaves a choice, this code assumes that two ranks on a switch
  * are linked. The paths with the fewest relays are numbered in ascending order
  * of the rail (or relay rank), and the path through the spine comes last. The
- * relays for a rail are numbered from the place of the rank that needs them.
+ * relays for a rail are numbered from the position of the rank that needs them.
  */
 #ifndef MRAIL_TEST_PLAN_PATHS_H
 #define MRAIL_TEST_PLAN_PATHS_H

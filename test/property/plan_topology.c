@@ -124,7 +124,7 @@ static unsigned make_node_ranks(machine_t *w, unsigned kind, uint32_t *rails)
     return count;
 }
 
-/* The ranks of a node need not have consecutive numbers. */
+/* The ranks of a node may have non-consecutive numbers. */
 static void make_ranks(machine_t *w)
 {
     unsigned kind = (w->many || (below(w, 10) < 6)) ? 0 : between(w, 1, 3);
@@ -157,7 +157,7 @@ static void make_ranks(machine_t *w)
     }
 }
 
-/* Lets ranks reach further rails: the next one, any, or all. Some ranks reach
+/* Connects ranks to further rails: the next one, any, or all. Some ranks reach
  * none. */
 static void make_reach(machine_t *w)
 {
@@ -324,7 +324,7 @@ static void want_hotspot(machine_t *w)
     unsigned n = w->num_ranks, step = (n > 40) ? between(w, 2, n / 8) : 1;
     int one = one_in(w, 2);
 
-    w->pattern = one ? "hotspot at rank 0" : "hotspot half way round";
+    w->pattern = one ? "hotspot on rank 0" : "hotspot half the job size ahead";
     for (unsigned from = 0; from < n; ++from) {
         unsigned receiver = one ? 0 : (from + n / 2) % n;
 
@@ -428,7 +428,7 @@ static void want_odd(machine_t *w)
     }
 }
 
-/* Repeats each demand many times, at full size or divided. */
+/* Repeats each demand many times, at full size or split. */
 static void multiply_demands(machine_t *w)
 {
     unsigned count = w->num_demands, copies;
@@ -532,7 +532,7 @@ void machine_keep(machine_t *w, const uint8_t *keep)
 static void must(const machine_t *w, int ret, const char *what)
 {
     if (ret != 0) {
-        printf("not ok - plan: seed %llu: %s is refused: %d\n",
+        printf("not ok - plan: seed %llu: %s is rejected: %d\n",
                (unsigned long long)w->seed, what, ret);
         fflush(stdout);
         _Exit(1);

@@ -47,7 +47,7 @@ typedef struct machine {
     const char *pattern; /* kind of the demands */
     unsigned num_demands;
     mrail_plan_demand_t *demands; /* demands of this pattern */
-    /* background by number of the link in plan_paths.h, or NULL */
+    /* background by link number of plan_paths.h, or NULL */
     double *background;
     mrail_plan_demand_t room[2][MACHINE_MAX_DEMANDS];
 } machine_t;
@@ -56,11 +56,11 @@ typedef struct machine {
 void machine_make(machine_t *machine, uint64_t seed);
 
 /* Returns the planner's topology. With `backwards`, builds it in reverse order
- * as far as the numbers of ranks allow. Ends the program if the planner refuses
+ * as far as the numbers of ranks allow. Ends the program if the planner rejects
  * anything. */
 mrail_plan_topo_t *machine_build(const machine_t *machine, int backwards);
 
-/* The first function copies the demands, and the second one makes new ones.
+/* The first function copies the demands, and the second one generates new ones.
  * Both leave the previous demands in place, because a plan still uses them. */
 void machine_copy_demands(machine_t *machine);
 void machine_other_demands(machine_t *machine);

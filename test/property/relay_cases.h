@@ -20,9 +20,9 @@ typedef enum memory_kind {
 typedef struct relay_case {
     const char *name;
     unsigned per_node[MODEL_NODES + 1];
-    unsigned out_slots, in_slots; /* 0: the minimum */
+    unsigned out_slots, in_slots; /* 0 for the minimum */
     uint32_t exchanges;           /* consecutive exchanges */
-    int is_full;                  /* 1: only with MRAIL_TEST_FULL */
+    int is_full;                  /* 1 if run only with MRAIL_TEST_FULL */
     flow_t flows[8];              /* a flow of 0 chunks ends the list */
     memory_kind_t memory;
 } relay_case_t;

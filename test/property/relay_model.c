@@ -95,11 +95,11 @@ static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
         topology->s.seen[num][i] |= 1ull << at / chunk;
         return;
     }
-    fail_msg("no flow from %u to %u has byte %llu", from, to,
+    fail_msg("no flow from %u to %u contains byte %llu", from, to,
              (unsigned long long)offset);
 }
 
-/* Carries out a copy. */
+/* Performs a copy. */
 static void copy_bytes(model_t *topology, const model_copy_t *copy)
 {
     int is_fill = (copy->kind == MODEL_FILL);
@@ -185,7 +185,7 @@ static int do_copy_test(mrail_relay_memory_t *memory, void *copy)
     return ret;
 }
 
-/* The model allocates its memory itself. */
+/* The model allocates the memory itself. */
 static const mrail_relay_memory_ops_t memory_ops = {
     .copy_test = do_copy_test,
 };
@@ -292,7 +292,7 @@ static model_request_t *find_request(model_t *topology, uint32_t rank, int kind,
             return request;
         }
     }
-    fail_msg("a message is lost");
+    fail_msg("a message was lost");
     return NULL;
 }
 
@@ -518,7 +518,7 @@ void model_run(model_t *topology, uint32_t num)
             return;
         }
     }
-    fail_msg("it hangs");
+    fail_msg("the exchange hangs");
 }
 
 unsigned model_num_bare(const model_t *topology, uint32_t rank)

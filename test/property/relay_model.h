@@ -4,10 +4,9 @@
  * request. A send completes when the matching receive has been posted and has
  * the bytes.
  *
- * Payloads lie in the pools or in areas of their own. Copies complete
- * immediately, or later and in any order. A late copy reads and writes when it
- * completes, so that a slot that is passed on or reused too early has wrong
- * bytes.
+ * Payloads are in the pools or in separate areas. Copies complete immediately,
+ * or later and in any order. A late copy reads and writes when it completes, so
+ * that a slot that is forwarded or reused too early has wrong bytes.
  *
  * The model checks all data. The bytes are a function of sender, receiver and
  * exchange. Each chunk of a flow must arrive exactly once.
@@ -81,13 +80,13 @@ typedef struct model_count {
 } model_count_t;
 
 /* The mutable state, except for relays and pools. A search saves a copy, so
- * that it can go back. */
+ * that it can backtrack. */
 typedef struct model_state {
     model_channel_t channels[MODEL_RANKS][MODEL_RANKS];
     uint64_t seen[MODEL_EXCHANGES][MODEL_FLOWS]; /* chunks drained */
     model_count_t counts[MODEL_RANKS];
-    /* Each rank has its own requests, so that the order in which ranks act
-     * makes no difference. */
+    /* Each rank has its own requests, so that the order in which ranks act is
+     * irrelevant. */
     model_request_t requests[MODEL_RANKS][MODEL_REQUESTS];
     model_copy_t copies[MODEL_RANKS][MODEL_COPIES];
 } model_state_t;
@@ -100,11 +99,12 @@ typedef struct topology {
     void *areas[MODEL_RANKS]; /* external */
     model_rank_t ranks[MODEL_RANKS];
     model_exchange_t exchanges[MODEL_EXCHANGES];
-    unsigned num_exchanges; /* starts again after the last one */
+    unsigned num_exchanges; /* restarts after the last one */
     /* Only the first 8 bytes of a chunk are written and checked. */
     int is_header_only;
-    int is_external; /* payloads lie outside the pools */
-    /* One of this many copies completes later. 0: all complete immediately. */
+    int is_external; /* payloads are outside the pools */
+    /* One in this many copies completes later. If 0, all complete
+     * immediately. */
     unsigned one_later;
     unsigned num_copies; /* started so far, unless all complete immediately */
     model_state_t s;

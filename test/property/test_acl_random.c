@@ -1,7 +1,7 @@
 /*
  * Tests rule sets with random edits. The check in src/fabric/acl.h must find
- * exactly the faults that appear in a map of all ports. The test makes this map
- * by marking every port of every rule.
+ * exactly the faults that appear in a map of all ports. The test builds this
+ * map by marking every port of every rule.
  *
  * MRAIL_SEED=N in the environment runs one seed.
  */

@@ -1,10 +1,10 @@
 /*
- * The agreement of large jobs: one process plays all ranks. Each rank has large
- * demands for a few others and small ones for all.
+ * Tests the agreement data of large jobs: one process simulates all ranks. Each
+ * rank has large demands for a few ranks and small ones for all.
  *
- * Checks that the agreement data and the memory of a rank stay small, and that
- * all bytes of a rank are in its schedule. Prints the times of planning and of
- * an unchanged call, relative to a calibration loop.
+ * Checks that the agreement data and memory per rank stay small, and that a
+ * rank's schedule contains all of its bytes. Prints the times of planning and
+ * of an unchanged call, relative to a calibration loop.
  */
 #include "config.h"
 #include "mpi/coll/record.h"
@@ -31,7 +31,7 @@
 #define RAIL 50000000000u /* bytes per second */
 #define TIMES 9
 
-/* Bytes from a rank to all others, by rank. */
+/* Bytes from a rank to all other ranks, by rank. */
 static void draw_demands(uint64_t *bytes, uint32_t from, uint32_t num_ranks,
                          uint32_t large_ppm, uint64_t seed)
 {
@@ -130,7 +130,7 @@ static size_t allocated(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* Returns the microseconds that this process has used. */
+/* Returns the processor time of this process, in microseconds. */
 static double used_us(void)
 {
     struct timespec now;
@@ -184,7 +184,8 @@ static void check_rank(const mca_coll_mrail_schedule_t *schedule)
     assert_true(listed == covered);
 }
 
-/* Time of the local part of a call whose demands are those of the last one. */
+/* Returns the time of the local part of a call whose demands repeat the
+ * previous call's. */
 static double time_unchanged(const mca_coll_mrail_schedule_t *schedule,
                              const uint64_t *bytes, uint64_t *words)
 {
@@ -260,8 +261,8 @@ static void test_512_ranks(void **state)
     run(512, 10000, 64u << 10, 16u << 20);
 }
 
-/* As many large demands for a rank as with 512 ranks, or nearly. More demands
- * would mean more bytes to announce. */
+/* Nearly as many large demands per rank as with 512 ranks. More demands would
+ * mean more bytes to announce. */
 static void test_4096_ranks(void **state)
 {
     run(4096, 1000, 256u << 10, 64u << 20);

@@ -1,15 +1,15 @@
 /*
  * The streams of active messages between two ends, whose lanes break. The ends
- * then replay over the other lanes. A new lane takes the place of the broken
- * one, or none does. For every seed:
+ * then replay over the other lanes. A new lane may or may not replace the
+ * broken one. For every seed:
  *
  * - Messages arrive once and in order, and an acknowledgement covers only
  *   messages that have arrived.
  * - No message is sent without a credit, although windows grow, and idle lanes
  *   return credits. While no lane breaks and no window grows, there is a buffer
  *   for each message, with or without a credit.
- * - Nothing waits forever: once nothing new is sent, every message arrives and
- *   is acknowledged, no credit is lost, and both ends may send again.
+ * - Nothing waits forever: once no new messages are sent, every message arrives
+ *   and is acknowledged, no credit is lost, and both ends may send again.
  */
 #include "config.h"
 #include "test/property/am_pair.h"
@@ -66,7 +66,7 @@ static void run_until_idle(void)
     } while (did);
 }
 
-/* A closed lane has no counts that the ends share. */
+/* The ends share no counts of a closed lane. */
 static void check_lane(const end_lane_t *lane, const end_lane_t *other,
                        unsigned i)
 {
@@ -89,12 +89,12 @@ static void check_idle(unsigned of)
     const end_t *end = &w.end[of], *other = &w.end[!of];
     int may_send = 0;
 
-    CHECK(other->delivered == end->sent, "%u of %u messages arrive",
+    CHECK(other->delivered == end->sent, "%u of %u messages arrived",
           other->delivered, end->sent);
     CHECK(mrail_list_empty(&end->stream.unacked) &&
               mrail_list_empty(&end->stream.hold) &&
               (end->stream.inflight == 0),
-          "messages stay unacknowledged");
+          "messages remain unacknowledged");
     for (unsigned i = 0; i < w.num_lanes; ++i) {
         check_lane(&end->lane[i], &other->lane[i], i);
         may_send |= is_usable(end, i) &&
@@ -116,7 +116,7 @@ static void run_seed(uint64_t seed)
     for (unsigned k = 0; k < 2; ++k) {
         mrail_am_stream_init(&w.end[k].stream);
     }
-    for (unsigned k = 0; k < 2; ++k) { /* numbers that wrap soon */
+    for (unsigned k = 0; k < 2; ++k) { /* numbers close to the wrap */
         mrail_am_stream_t *stream = &w.end[k].stream;
 
         stream->tx_next = 0u - below(1000);

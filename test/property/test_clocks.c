@@ -25,7 +25,7 @@
 
 #define SEEDS 20000
 #define MAX_STAMPS 16u
-#define START UINT64_C(1764263404000000000) /* some day */
+#define START UINT64_C(1764263404000000000) /* an arbitrary date */
 
 static uint64_t magnitude(int64_t value)
 {
@@ -140,8 +140,8 @@ static void test_bad(void **state)
     assert_int_equal(bound, 50);
 }
 
-/* The clock was set between two exchanges, so that their intervals have nothing
- * in common. */
+/* The clock was set between two exchanges, so their intervals do not
+ * overlap. */
 static void test_set(void **state)
 {
     const collect_stamp_t stamps[] = {{START, START + 1000, START + 100},

@@ -136,7 +136,7 @@ static void test_single_flow(void **state)
     end();
 }
 
-/* No method may be faster than the bound, and each method must carry all bytes
+/* Every method must be at most as fast as the bound, and must carry all bytes
  * through the NICs. */
 static void test_bound(void **state)
 {
@@ -217,8 +217,8 @@ static void test_ethereal(void **state)
 }
 
 /* N senders use N paths, with m equal flows each on random ports. The time must
- * match the fullest of N bins with N m balls. Lanes that pull their work must
- * not be slower. */
+ * match the fullest of N bins after N m balls are thrown. Lanes that pull their
+ * work must not be slower. */
 static void test_balls_in_bins(void **state)
 {
     static const struct {
@@ -271,8 +271,8 @@ static int run_failing(mrail_sim_method_t method, uint32_t link,
                          &trial.result);
 }
 
-/* If the link of a host fails, its messages have no path, with any method. A
- * failure after the last message of that host changes nothing. */
+/* If a host's link fails, its messages have no path, with any method. A failure
+ * after the last message of that host changes nothing. */
 static void test_host_fails(void **state)
 {
     begin(leaf_spine);

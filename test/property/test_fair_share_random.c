@@ -1,15 +1,15 @@
 /*
  * Peers that reach different rails, in virtual time. A process reads from all
  * peers at the same time, with the engine's scheduler, meters and fair shares,
- * over rails that divide equally among busy lanes. Each far node has its own
+ * over rails that are shared equally by busy lanes. Each far node has its own
  * rails, which are equally fast or slower. Some of them are dead.
  *
  *   by hand    the pair of `contrib/bench alltoallv` takes close to the lower
  *              bound
  *   seeds      random topologies: on average, exchanges end earlier than
  *              without fair shares, and in the worst case hardly later. (They
- *              may end later because the division does not know when a far end
- *              is slower than its rails.)
+ *              may end later because fair shares do not take into account that
+ *              a far end may be slower than its rails.)
  *   no idling  a slow far end does not keep a rail from other peers
  *
  * For comparison, the same engine runs without fair shares.
@@ -69,14 +69,14 @@ typedef struct {
     unsigned num_rails, num_peers, num_nodes;
     double rate[MAX_RAILS];           /* bytes per second of the local rails */
     double far[MAX_NODES][MAX_RAILS]; /* rates at far nodes; 0 if down */
-    /* Other traffic uses 2/3 of the local rails until this time. */
+    /* Other traffic uses 70 % of the local rails until this time. */
     mrail_ns_t busy_ns;
     peer_t peer[MAX_PEERS];
     mrail_tele_flow_t flow[MAX_RAILS];
     mrail_fair_share_t fair_share;
     mrail_ns_t period_ns;
     mrail_ns_t now_ns;
-    mrail_ns_t away_ns; /* the process has no core until this time */
+    mrail_ns_t away_ns; /* the process is descheduled until this time */
     int shared;         /* 1 if fair shares are in use */
     mrail_rng_t rng;
 } scenario_t;
@@ -356,7 +356,7 @@ static double transfer(scenario_t *w, const uint64_t *bytes,
         }
         step(w);
     } while (w->now_ns < begin_ns + LIMIT_NS);
-    fail_msg("it does not end");
+    fail_msg("the exchange does not end");
     return 0;
 }
 
@@ -434,8 +434,8 @@ static void draw(scenario_t *w, uint64_t seed, int shared)
     scenario_ready(w);
 }
 
-/* Returns the total time of three transfers. The second one begins while others
- * are still in progress. */
+/* Returns the total time of three transfers. During the second, other traffic
+ * uses the local rails for up to 0.1 s. */
 static double run_seed(uint64_t seed, int shared)
 {
     uint64_t bytes[MAX_PEERS];
@@ -497,8 +497,8 @@ static void test_seeds(void **state)
 
 /* ---- no idling ---- */
 
-/* Returns how many bytes the peers that reach all rails get in 2 s, alongside a
- * peer with one rail whose far end has a tenth of the rate. */
+/* Returns the bytes that the peers that reach all rails transfer in 2 s, next
+ * to a peer with one rail whose far end has a tenth of the rate. */
 static double run_slow(int shared)
 {
     const uint64_t bytes[] = {1ull << 40, 1ull << 40};

@@ -1,8 +1,8 @@
 /*
- * Tests src/orchestrator/flows.c: divisions must be complete, bounds must hold
- * for any division, and the two must agree within the gap. Topologies have
- * unequal and dead rails, with and without GPU links. Results must be the same
- * with every compiler.
+ * Tests src/orchestrator/flows.c: splits must be complete, bounds must hold for
+ * any split, and the two must agree within the gap. Topologies have unequal and
+ * dead rails, with and without GPU links. Results must be identical with every
+ * compiler.
  */
 #include "config.h"
 #include "orchestrator/flows_internal.h"
@@ -26,7 +26,7 @@
 #define MAX_ROWS (MAX_DEMANDS + 1)
 #define GAP 0.01
 #define ITERATIONS 50000
-/* Digest of the divisions of test_same_everywhere() with gcc, x86-64, -O2. It
+/* Digest of the splits of test_same_everywhere() with gcc, x86-64, -O2. It
  * changes if the arithmetic changes. */
 #define GOLDEN 0xa84c901d388614a2ull
 
@@ -101,7 +101,7 @@ static void add_demand(double bytes, unsigned count)
     unsigned k = w.problem.num_demands;
 
     if (count == 0) {
-        return; /* no path, so there is nothing to divide */
+        return; /* no path, so there is nothing to split */
     }
     assert_true(k < MAX_DEMANDS);
     for (unsigned lane = count; lane < MAX_LANES; ++lane) {
@@ -266,7 +266,7 @@ static int is_near(double a, double b)
     return off <= 1e-9 * MRAIL_MAX(a, b);
 }
 
-/* Checks that the division covers all bytes, and that the reported loads are
+/* Checks that the split covers all bytes, and that the reported loads are
  * correct. */
 static void check_division(const mrail_flows_t *flows)
 {
@@ -293,7 +293,7 @@ static void check_division(const mrail_flows_t *flows)
                 mrail_flows_congestion(flows) * (1 + 1e-9));
 }
 
-/* Tries other divisions: random ones, and variations of the best ones. */
+/* Tries other splits: random ones, and variations of the best ones. */
 static void check_bound(double bound)
 {
     static double best[MAX_DEMANDS * MAX_LANES], other[MAX_DEMANDS * MAX_LANES];
@@ -457,8 +457,7 @@ static void test_again(void **state)
 }
 
 /* With a congestion limit slightly above the minimum, relayed bytes reach the
- * bound in nearly all cases. The bound also holds for the division of phase
- * 1. */
+ * bound in nearly all cases. The bound also holds for the split of phase 1. */
 static void test_shorten(void **state)
 {
     unsigned count = 0, near = 0;
@@ -489,7 +488,7 @@ static void test_shorten(void **state)
                 mrail_flows_relayed_bound(flows) * 1.03 + 1;
         mrail_flows_destroy(flows);
     }
-    print_message("%u of %u within 3 %% of what is proved\n", near, count);
+    print_message("%u of %u within 3 %% of the proved bound\n", near, count);
     assert_true(near * 100 >= count * 97);
 }
 
@@ -544,9 +543,9 @@ static void make_sets(const shape_t *s)
     w.links.parent = w.parent;
 }
 
-/* A warm start must give a valid division within its limit, and the limit must
- * be close to a proved bound. If a warm start fails, the next division starts
- * from scratch. */
+/* A warm start must give a valid split within its limit, and the limit must be
+ * close to a proved bound. If a warm start fails, the next split starts from
+ * scratch. */
 static void test_warm_start(void **state)
 {
     unsigned count = 0, found = 0;
@@ -578,12 +577,12 @@ static void test_warm_start(void **state)
         check_bound(mrail_flows_bound(flows));
         mrail_flows_destroy(flows);
     }
-    print_message("%u of %u are found immediately\n", found, count);
+    print_message("%u of %u warm starts succeed\n", found, count);
     assert_true(found * 3 > count * 2);
 }
 
-/* Two ports of 1 GB/s are behind an uplink of 3 GB/s. The uplink could carry 2
- * GB in two thirds of a second, but the ports need a whole second. */
+/* Two 1 GB/s ports are behind a 3 GB/s uplink. The uplink could carry 2 GB in
+ * two thirds of a second, but the ports need a whole second. */
 static void test_parents(void **state)
 {
     const unsigned left[] = {1, 0}, right[] = {2, 0};
@@ -608,10 +607,10 @@ static void test_parents(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* Three lanes have no out link and one in link of 1 GB/s each. These in links
+/* Three lanes have no out link, and each has one 1 GB/s in link. These in links
  * are a cut. Two demands of 0.5 GB can use only one lane each. In the first
  * iteration, a third demand uses those lanes as well. Its bytes must move to
- * the lane that has room at the other end. */
+ * the lane that has spare capacity at the other end. */
 static void test_room_at_the_other_end(void **state)
 {
     static const uint32_t lanes[] = {1, 7, 2};
@@ -697,8 +696,7 @@ static void test_full_and_shared(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* Returns the first bound for 2 GB on two lanes of 1 GB/s, after a warm
- * start. */
+/* Returns the first bound for 2 GB on two 1 GB/s lanes, after a warm start. */
 static double bound_of_two(const unsigned *left, const unsigned *right,
                            unsigned num_links, unsigned *iterations_p)
 {
@@ -811,7 +809,7 @@ static void test_merge(void **state)
                     relayed * (1 + 1e-9));
         mrail_flows_destroy(flows);
     }
-    print_message("%u of %u pieces left\n", after, before);
+    print_message("%u of %u pieces remain\n", after, before);
     assert_true(after * 4 < before * 3);
 }
 
@@ -856,7 +854,7 @@ static uint64_t digest(uint64_t sum, double value)
 }
 
 /* Each rank plans separately, and all ranks need the same plan. The arithmetic
- * must therefore give equal results with every compiler and at every
+ * must therefore give identical results with every compiler and at every
  * optimisation level. */
 static void test_same_everywhere(void **state)
 {

@@ -67,7 +67,7 @@ static void draw_network(network_t *net, mrail_rng_t *rng)
     }
 }
 
-/* Generates starts, some of which are equal or 0. */
+/* Generates start times, some of which are equal or 0. */
 static void draw_starts(network_t *net, mrail_rng_t *rng)
 {
     for (unsigned f = 0; f < net->num_flows; ++f) {
@@ -276,7 +276,7 @@ static void test_quantum(void **state)
 }
 
 /* Both lanes of a message take bytes from the same supply, so the message ends
- * when together they have carried all of it. */
+ * when together they have carried all of its bytes. */
 static void test_lanes_pull(void **state)
 {
     static const double capacity[3] = {10, 30, 100};
@@ -563,7 +563,7 @@ static core_counts_t count_core(const mrail_fabric_t *fabric,
 
 /* Only the switch where a packet turns around pairs links. A spine below a core
  * has no VRF for packets from above, so it hashes them over its parallel links
- * to the leaf, without one that is down. */
+ * to the leaf, except those that are down. */
 static void test_hash_below_core(void **state)
 {
     mrail_fabric_t *fabric =

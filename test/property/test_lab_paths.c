@@ -88,7 +88,7 @@ static uint32_t link_of(const mrail_fabric_node_t *node, const char *interface)
     if (strcmp(interface, "hosts") == 0) {
         return MRAIL_FABRIC_NONE;
     }
-    fail_msg("no interface '%s' of %s", interface, node->name);
+    fail_msg("there is no interface '%s' on %s", interface, node->name);
     return MRAIL_FABRIC_NONE;
 }
 
@@ -136,7 +136,7 @@ static void add_route(kernel_t *kernel, const kernel_route_t *route, int adds)
 
         if (other->table == route->table && other->net == route->net &&
             other->bits == route->bits && other->metric == route->metric) {
-            assert_false(adds); /* the kernel refuses it: File exists */
+            assert_false(adds); /* the kernel rejects it: File exists */
             *other = *route;
             return;
         }
@@ -292,7 +292,7 @@ static void apply_routes(world_t *world)
     }
 }
 
-/* The script begins with the removal of its earlier rules and routes. */
+/* The script begins by removing its earlier rules and routes. */
 static void apply_rules(world_t *world, uint32_t node)
 {
     flush(&world->kernels[node], 147, 1);

@@ -2,13 +2,13 @@
  * Properties of the table of lane states (src/rail/proto/lane_state.c), and a
  * search through all interleavings of two ends that follow it.
  *
- * The model has one lane number, that of a further lane. Each end requests
- * lanes, evicts them, and gives them up after errors, as often as its budget
- * allows. The rules for messages are those of src/rail/conn/ctl_recv_lane.c.
- * Once sent, a message may be received at any later time, any number of times,
- * or never. From every state that the search finds, the messages that the ends
- * repeat must lead both ends to the same result. No end may use a lane whose QP
- * the other end has destroyed.
+ * The model has a single lane number, which stands for a further lane. Each end
+ * requests lanes, evicts them, and abandons them after errors, as often as its
+ * budget allows. The rules for messages are those of
+ * src/rail/conn/ctl_recv_lane.c. Once sent, a message may be received at any
+ * later time, any number of times, or never. From every state that the search
+ * finds, the messages that the ends repeat must lead both ends to the same
+ * result. An end must never use a lane whose QP the other end has destroyed.
  */
 #include "config.h"
 #include "rail/proto/lane_state.h"
@@ -93,8 +93,8 @@ static void test_invalid_events_change_nothing(void **state)
     }
 }
 
-/* Every state but the last has a way out, apart from errors. If only the peer
- * can show it, this end repeats its request. */
+/* Every state but the last can be left without an error. If that requires the
+ * peer, this end repeats its request. */
 static void test_every_state_has_a_way_out(void **state)
 {
     for (unsigned s = 0; s < STATE(FAILED); ++s) {
@@ -109,7 +109,7 @@ static void test_every_state_has_a_way_out(void **state)
         by_this_end += (next_of(s, EV(REPLAY)) != s);
         by_this_end += (s == STATE(UNCONNECTED)); /* EV_BREAK was requested */
         if (by_this_end + by_peer == 0) {
-            fail_msg("%s has no way out", name_of(s));
+            fail_msg("no event leaves state %s", name_of(s));
         }
         assert_true((by_this_end != 0) || has(s, MRAIL_LANE_WAITS));
     }
@@ -123,8 +123,8 @@ static void test_properties_imply_each_other(void **state)
         assert_true(has(s, MRAIL_LANE_IN_USE) || !has(s, MRAIL_LANE_NO_WORK));
         assert_false(has(s, MRAIL_LANE_IN_USE) && has(s, MRAIL_LANE_OUT));
         assert_true(has(s, MRAIL_LANE_OUT) || !has(s, MRAIL_LANE_CLOSES));
-        assert_in_range(strlen(name_of(s)), 2,
-                        15); /* the telemetry page has room for these */
+        /* The telemetry page stores up to 15 characters. */
+        assert_in_range(strlen(name_of(s)), 2, 15);
     }
     assert_int_equal(mrail_lane_properties[STATE(IDLE)], 0); /* by calloc() */
 }
@@ -144,7 +144,7 @@ static void test_exchanges_send_messages(void **state)
     }
 }
 
-/* A lane on a path that had failed is used after its validation only. */
+/* A lane on a path that had failed is used only after validation. */
 static void test_one_way_from_validation(void **state)
 {
     for (unsigned s = 0; s < MRAIL_LANE_STATES; ++s) {
@@ -164,8 +164,8 @@ static void test_one_way_from_validation(void **state)
     }
 }
 
-/* A lane that closes ends, and an end that was released comes back into use
- * only if the peer keeps the lane. */
+/* A closing lane is freed in the end, and a released end is used again only if
+ * the peer keeps the lane. */
 static void test_no_way_back_into_use(void **state)
 {
     for (unsigned s = 0; s < MRAIL_LANE_STATES; ++s) {
@@ -244,13 +244,13 @@ static void test_document_has_the_table(void **state)
 #define MAX_SEQS 6u /* maximum per end */
 #define NO_SEQ 0u
 
-/* Messages about a sequence number, which the end that chose it or the other
- * one has sent. */
+/* Messages about a sequence number, sent by the end that chose it or by the
+ * other end. */
 #define SENT_REQ 0x01u
 #define SENT_EVICT 0x02u
 #define SENT_FAIL 0x04u
 #define SENT_READY 0x08u
-#define SENT_ABANDON 0x10u /* FAIL for a request that was given up */
+#define SENT_ABANDON 0x10u /* FAIL for an abandoned request */
 #define SENT_REP 0x20u     /* by the other end, as the next two */
 #define SENT_CONFIRM 0x40u
 #define SENT_REFUSE 0x80u
@@ -265,11 +265,11 @@ typedef struct {
     uint8_t epoch; /* the LANE_REQ that began it */
     uint8_t request;
     uint8_t peer_request;
-    uint8_t refused; /* last EVICT of the peer that was refused */
+    uint8_t refused; /* the peer's last EVICT that was rejected */
     uint8_t confirm_wanted;
     uint8_t failing;    /* EV_BREAK is requested for this lane number */
     uint8_t has_failed; /* the path needs a validation */
-    uint8_t handled;    /* last LANE_REQ of the peer that was handled */
+    uint8_t handled;    /* the peer's last LANE_REQ that was handled */
     uint8_t prev_epoch;
     uint8_t num_seqs;
     uint8_t requests, wants, breaks, timeouts; /* remaining budget */
@@ -330,7 +330,7 @@ static unsigned event_at(unsigned me, unsigned event)
 
     if ((actions & MRAIL_LANE_INVALID) && (event >= EV(MESSAGES))) {
         print_trace();
-        fail_msg("event %u is impossible for a lane that is %s", event,
+        fail_msg("event %u is impossible in state %s", event,
                  name_of(end->state));
     }
     end->state = (uint8_t)next_of(end->state, event);
@@ -564,8 +564,8 @@ static void close_end(unsigned me)
     event_at(me, EV(CLOSE));
 }
 
-/* Takes the step that an end takes next without the peer. Returns 0 if there is
- * none. release: an end lets a lane go if it may. */
+/* Takes the next step that an end can take without the peer. Returns 0 if there
+ * is none. With `release`, an end releases a lane if it may. */
 static int step(unsigned me, int release)
 {
     end_t *end = &w.end[me];
@@ -622,7 +622,7 @@ static int step(unsigned me, int release)
     return 1;
 }
 
-/* Takes the n-th of an end's decisions, if it is possible. Returns 1 if so. */
+/* Takes the n-th decision of an end, if possible. Returns 1 if so. */
 static int decide(unsigned me, unsigned n)
 {
     end_t *end = &w.end[me];
@@ -705,7 +705,7 @@ static int sends(const end_t *end)
 }
 
 /* The other end still has the QP to which this end sends. It may be ahead, if
- * it has accepted the lane and given it up since. */
+ * it has accepted the lane and abandoned it since. */
 static void check_no_missing_qp(void)
 {
     for (unsigned me = 0; me < 2; ++me) {
@@ -713,8 +713,9 @@ static void check_no_missing_qp(void)
 
         if (sends(end) && (other->prev_epoch == end->epoch)) {
             print_trace();
-            fail_msg("end %u is %s in an epoch that has ended at the other end",
-                     me, name_of(end->state));
+            fail_msg(
+                "end %u is in state %s in an epoch that has ended at the other end",
+                me, name_of(end->state));
         }
     }
 }
@@ -772,7 +773,7 @@ static void check_converges(int release)
     }
     if (!overflow && !ends_agree()) {
         print_trace();
-        fail_msg("from %s and %s, the ends come to %s and %s",
+        fail_msg("from states %s and %s, the ends reach %s and %s",
                  name_of(begin.end[0].state), name_of(begin.end[1].state),
                  name_of(w.end[0].state), name_of(w.end[1].state));
     }
@@ -885,7 +886,8 @@ static size_t search(const end_t *budget, size_t size)
     return found.count;
 }
 
-/* MRAIL_TEST_FULL=1 lets the lane fail at either end, which takes a minute. */
+/* With MRAIL_TEST_FULL=1, the lane can fail at either end, which takes a
+ * minute. */
 static void test_two_ends(void **state)
 {
     uint8_t is_full = (getenv("MRAIL_TEST_FULL") != NULL);

@@ -5,9 +5,10 @@
  * compute, or die silently. For every seed:
  *
  * - A request finds the QP to which its own QP is connected, with a buffer for
- *   it, and never a destroyed QP. Nothing is posted to a released lane.
- * - No QP is destroyed while a request is in flight or a completion is pending.
- * - No entry of the lane table is used twice.
+ *   it, and never a destroyed QP. Requests are never posted to a released lane.
+ * - QPs are never destroyed while a request is in flight or a completion is
+ *   pending.
+ * - Entries of the lane table are never used twice.
  * - Messages arrive once and in order. Operations complete once, with all their
  *   bytes, and access no memory afterwards. A flush completes small PUTs. While
  *   no lane fails, each PUT writes once. A message behind a fence follows
@@ -16,7 +17,7 @@
  *   recalls idle credits. While no lane fails, there is a buffer for each
  *   message.
  * - At the end, no request is pending and both ends have the same lanes, whose
- *   QPs send. Otherwise, the live end has given the other one up. A waiting
+ *   QPs send. Otherwise, the live end has given up the other end. A waiting
  *   user checks the endpoint, as UCX's keepalive does.
  */
 #include "config.h"
@@ -38,7 +39,7 @@
 #define SEEDS_FULL 30000
 #endif
 #define ACTIVE_STEPS 6000 /* steps of 0 to 4 ms each */
-#define SMALL_PUTS 20     /* maximum number of small PUTs in a row */
+#define SMALL_PUTS 20     /* maximum number of consecutive small PUTs */
 #define AGAIN_STEPS 300
 /* After the failure of a lane, a sender repeats its requests even to a peer
  * that computes and does not poll. The peer has few buffers for them, so the
@@ -79,8 +80,8 @@ static void on_complete(void *arg, void *comp, int status)
     uint8_t *done = comp;
     uint32_t op = (uint32_t)(done - side->done);
 
-    CHECK(++*done == 1, "an operation completes twice");
-    CHECK((status == 0) || has_failed(side), "an operation fails: %d", status);
+    CHECK(++*done == 1, "an operation completed twice");
+    CHECK((status == 0) || has_failed(side), "an operation failed: %d", status);
     if (status != 0) {
         return;
     }
@@ -297,10 +298,12 @@ static void check_table(const mrail_engine_t *engine)
     for (unsigned i = 0; i < engine->num_lanes; ++i) {
         const mrail_lane_t *lane = engine->lanes[i];
 
-        CHECK((lane == NULL) || (lane->index == i), "an index is not its own");
+        CHECK((lane == NULL) || (lane->index == i),
+              "a lane is not at its own index");
         for (unsigned k = 0; (lane != NULL) && (k < engine->num_lane_free);
              ++k) {
-            CHECK(engine->lane_free[k] != i, "an index is free and taken");
+            CHECK(engine->lane_free[k] != i,
+                  "an index is both free and in use");
         }
     }
 }
@@ -317,19 +320,19 @@ static void check_indices(const side_t *side)
         const mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane != NULL) {
-            CHECK(!(seen & (1ull << lane->index)), "an index is taken twice");
+            CHECK(!(seen & (1ull << lane->index)), "an index is in use twice");
             seen |= 1ull << lane->index;
             CHECK(!(peer->up_mask & (1ull << slot)) ||
                       mrail_lane_is(lane, MRAIL_LANE_IN_USE) ||
                       has_failed(side),
-                  "lane %u is in use and %s", slot,
+                  "lane %u is up in state %s", slot,
                   mrail_lane_state_name(lane->state));
         }
     }
 }
 
-/* A path that gets no replies is probed forever, so its probes do not mean
- * that work is pending. */
+/* A path without replies is probed forever, so its probes do not mean that work
+ * is pending. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < peer->slot_limit; ++slot) {
@@ -412,7 +415,8 @@ static void check_buffers(const mrail_engine_t *engine, mrail_rail_t *rail)
     for (unsigned i = 0; i < batch; ++i) {
         counted += engine->repost[rail->index][i]->orphan;
     }
-    CHECK(counted == rail->srq_used, "%u buffers of %u are counted on", counted,
+    CHECK(counted == rail->srq_used,
+          "%u buffers are accounted for, and %u are in use", counted,
           rail->srq_used);
     CHECK(fake_num_receives(rail->srq) + batch == rail->srq_used,
           "%u buffers of %u are posted", fake_num_receives(rail->srq) + batch,
@@ -444,7 +448,7 @@ static void check_slot(unsigned slot)
                   (lane[1]->tx_tag == lane[0]->rx_tag) &&
                   (fake_qp_dest(lane[0]->qp) == lane[1]->qp->qp_num) &&
                   (fake_qp_dest(lane[1]->qp) == lane[0]->qp->qp_num),
-              "lane %u is not the same at both ends", slot);
+              "lane %u differs between the ends", slot);
         check_credits(lane[0], lane[1]);
         check_credits(lane[1], lane[0]);
     }
@@ -456,7 +460,7 @@ static void check_small_put(const side_t *side, uint32_t op, int alive)
         check_carried(side, op);
     }
     CHECK((w.seed & 1) || (side->carried[op] <= side->length[op]),
-          "PUT %u of %u bytes wrote %u, and no lane failed", op,
+          "PUT %u of %u bytes wrote %u bytes, although no lane failed", op,
           side->length[op], side->carried[op]);
 }
 
@@ -475,7 +479,7 @@ static void check_end(void)
                       side->done[k]);
             }
         }
-        CHECK(!alive || !has_failed(side), "a peer that lives has failed");
+        CHECK(!alive || !has_failed(side), "a live peer has failed");
         CHECK(!alive || (other->received == side->sent),
               "%u of %u messages arrived", other->received, side->sent);
         num_retired += side->engine->counters.lanes_evicted;
@@ -542,7 +546,7 @@ static void run_until_idle(void)
             is &= w.side[i].dead || is_quiet(&w.side[i], &w.side[!i]);
         }
         quiet = is ? quiet + 1 : 0;
-        CHECK(fake_now_ns < end_ns, "something does not end");
+        CHECK(fake_now_ns < end_ns, "some work never completes");
     }
 }
 
@@ -609,24 +613,25 @@ int main(void)
     for (uint64_t i = 0; i < count; ++i) {
         run_seed(first + i);
     }
-    CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_rma > count) && (num_flushes > count) &&
-                            (num_failed > count) && (num_again > count) &&
-                            (num_recalls > count) && (num_small > count) &&
-                            (num_moves > count)),
-          "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu small PUTs, "
-          "%llu flushes, %llu lanes failed, %llu requests again, %llu moves: "
-          "nothing was tried",
-          (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_rma, (unsigned long long)num_small,
-          (unsigned long long)num_flushes, (unsigned long long)num_failed,
-          (unsigned long long)num_again, (unsigned long long)num_moves);
+    CHECK(
+        (one != NULL) ||
+            ((num_retired > count) && (num_kept > count) && (num_rma > count) &&
+             (num_flushes > count) && (num_failed > count) &&
+             (num_again > count) && (num_recalls > count) &&
+             (num_small > count) && (num_moves > count)),
+        "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu small PUTs, "
+        "%llu flushes, %llu lanes failed, %llu requests replayed, %llu moves: "
+        "nothing was tried",
+        (unsigned long long)num_retired, (unsigned long long)num_kept,
+        (unsigned long long)num_rma, (unsigned long long)num_small,
+        (unsigned long long)num_flushes, (unsigned long long)num_failed,
+        (unsigned long long)num_again, (unsigned long long)num_moves);
     CHECK((one != NULL) || (num_rnr * RNR_RARE <= num_sent),
           "%llu of %llu messages found no buffer", (unsigned long long)num_rnr,
           (unsigned long long)num_sent);
     printf(
         "ok - lanes: %llu seeds, %llu lanes evicted, %llu kept, %llu failed, "
-        "%llu requests again\n",
+        "%llu requests replayed\n",
         (unsigned long long)count, (unsigned long long)num_retired,
         (unsigned long long)num_kept, (unsigned long long)num_failed,
         (unsigned long long)num_again);

@@ -1,14 +1,13 @@
 /*
- * Searches all interleavings of two ends of which one moves its source port
- * (src/rail/proto/port_move.c). The reading end requests moves and takes them
- * back; the sending end also moves the port without a request. The other
- * direction of a lane has a port of its own, and shares no state with this one.
+ * Searches all interleavings of two ends, one of which moves its source port
+ * (src/rail/proto/port_move.c). The reading end requests moves and reverts
+ * them; the sending end also moves the port without a request. The other
+ * direction of a lane has its own port, and shares no state with this one.
  *
  * Once sent, a message may be received at any later time, any number of times,
- * or never. The lane may fail or be evicted at any time, and another one may
- * take its place. The device changes ports immediately, after draining its send
- * queue, or not at all; draining may take too long, and each step may be
- * refused.
+ * or never. The lane may fail or be evicted at any time, and be replaced by
+ * another. The device changes ports immediately, after draining its send queue,
+ * or not at all; draining may take too long, and each step may fail.
  */
 #include "config.h"
 #include "rail/proto/port_move.h"
@@ -22,8 +21,8 @@
 #include <cmocka.h>
 
 #define MAX_MOVES 3u
-#define LOCAL 0u      /* in place of a number: a decision of the sender */
-#define UNMOVED 0xffu /* in place of a number: the lane has its first port */
+#define LOCAL 0u      /* instead of a number: the sender's own decision */
+#define UNMOVED 0xffu /* instead of a number: the lane has its first port */
 
 typedef enum { AT_ONCE, DRAINS, NEVER } device_t;
 
@@ -42,7 +41,7 @@ typedef struct {
     uint8_t newest_received;
     uint8_t begun[MAX_MOVES + 1];
     uint8_t got_back[MAX_MOVES + 1];
-    /* MOVE_BACK could not be carried out, or another move came between. */
+    /* MOVE_BACK could not be executed, or another move came in between. */
     uint8_t lost_back[MAX_MOVES + 1];
     uint8_t last_seq; /* the last request that changed the port */
     /* The ports before and after each move; [LOCAL]: the last such move. */
@@ -131,12 +130,12 @@ static void receive_move(uint32_t seq)
                  !w.is_fixed;
 
     if (begins) {
-        CHECK(!w.is_sqd, "a second move begins");
+        CHECK(!w.is_sqd, "a second move begins before the first ends");
     }
     if (begins && seq != LOCAL) {
-        CHECK(w.begun[seq] == 0, "MOVE %u is carried out twice", seq);
-        CHECK(w.newest_received < seq, "MOVE %u comes after message %u", seq,
-              w.newest_received);
+        CHECK(w.begun[seq] == 0, "MOVE %u is executed twice", seq);
+        CHECK(w.newest_received < seq, "MOVE %u is executed after message %u",
+              seq, w.newest_received);
         w.begun[seq] = 1;
     }
     if (seq > w.newest_received) {
@@ -184,7 +183,8 @@ static void poll_reader(int has_buffer)
     case MRAIL_MOVE_REQUEST_WAIT:
         break;
     case MRAIL_MOVE_REQUEST_SEND:
-        CHECK(w.is_held && !w.reads, "a request is sent, and READs run");
+        CHECK(w.is_held && !w.reads,
+              "a request is sent while READs are in flight");
         CHECK(w.request.seq != 0, "a request without a number");
         if (has_buffer) {
             ++(w.request.is_back ? w.sent_back : w.sent_move)[w.request.seq];
@@ -228,7 +228,7 @@ static void replace_lane(void)
 
 #define DECISIONS 12u
 
-/* Takes the n-th decision, if it is possible. Returns 1 if so. */
+/* Takes the n-th decision, if possible. Returns 1 if so. */
 static int decide(unsigned n)
 {
     switch (n) {
@@ -285,7 +285,7 @@ static int decide(unsigned n)
         }
         give_up_move();
         return 1;
-    case 10: /* the device refuses the port */
+    case 10: /* the device rejects the port */
         if (!spend(&w.refusals, w.is_sqd)) {
             return 0;
         }
@@ -309,7 +309,8 @@ static void check_state(void)
     CHECK(w.is_sqd == (w.move.end_ns != 0), "%s",
           w.is_sqd ? "the QP stays in SQD" : "the move never ends");
     CHECK(w.is_held == (w.request.state != MRAIL_MOVE_REQUEST_NONE), "%s",
-          w.is_held ? "the lane is held for nothing" : "the lane is not held");
+          w.is_held ? "the lane is held without a request"
+                    : "the lane is not held");
     for (unsigned seq = 1; seq <= MAX_MOVES; ++seq) {
         CHECK(w.sent_move[seq] <= 1 && w.sent_back[seq] <= 1,
               "request %u is sent twice", seq);
@@ -317,7 +318,7 @@ static void check_state(void)
               "MOVE_BACK %u is sent without its MOVE", seq);
         CHECK(w.port_seq != seq || w.is_sqd || !w.got_back[seq] ||
                   w.lost_back[seq],
-              "the lane still has the port of MOVE %u, which was taken back",
+              "the lane still has the port of MOVE %u, which was reverted",
               seq);
     }
 }
@@ -336,8 +337,8 @@ static void check_settles(int drains, int has_buffer)
         }
         (void)decide(drains ? 8 : 9);
     }
-    CHECK(!w.is_held, "the lane is held for ever");
-    CHECK(!w.is_sqd, "the QP is in SQD for ever");
+    CHECK(!w.is_held, "the lane is held forever");
+    CHECK(!w.is_sqd, "the QP is in SQD forever");
     w = begin;
 }
 
@@ -424,8 +425,8 @@ static size_t search(device_t kind, const world_t *budget)
     return found.count;
 }
 
-/* The peer requests moves, and the sender carries them out. MRAIL_TEST_FULL=1
- * searches further. */
+/* The peer requests moves, and the sender executes them. MRAIL_TEST_FULL=1
+ * searches deeper. */
 static void test_requests(void **state)
 {
     uint8_t more = (getenv("MRAIL_TEST_FULL") != NULL);
@@ -447,7 +448,7 @@ static void test_both_decide(void **state)
     assert_true(search(DRAINS, &budget) > 10000);
 }
 
-/* The lane fails or is evicted, and its number gets another one. */
+/* The lane fails or is evicted, and another lane takes its number. */
 static void test_lane_ends(void **state)
 {
     const world_t budget = {.moves = 2,

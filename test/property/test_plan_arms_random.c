@@ -4,11 +4,10 @@
  *
  * - No method is below the planner's bound, nor below the optimum of a linear
  *   program. A method that is a bound is not above the optimum.
- * - The plan is not above the best method by more than its gap.
- * - The pairwise exchange is not faster than the same paths all at the same
- *   time.
+ * - The plan does not exceed the best method by more than its gap.
+ * - The pairwise exchange is not faster than all of its paths at the same time.
  *
- * The demands may relay all their bytes, as those of the methods do.
+ * All bytes of a demand may be relayed, as the methods assume.
  *
  * MRAIL_TEST_SEED=N replays one seed. Without GLPK, the linear programs are
  * left out and the test counts as skipped.
@@ -55,7 +54,7 @@ static double best_ratio[PLAN_NUM_ARMS], worst_ratio[PLAN_NUM_ARMS];
         }                                                                      \
     } while (0)
 
-/* Removes the demands without a path, which the planner refuses. */
+/* Removes the demands without a path, which the planner rejects. */
 static void keep_reachable(void)
 {
     static uint8_t keep[MACHINE_MAX_DEMANDS];
@@ -68,7 +67,7 @@ static void keep_reachable(void)
     machine_keep(&w, keep);
 }
 
-/* Returns the time of one byte for each piece on the slowest link. */
+/* Returns the time of one byte per piece on the slowest link. */
 static double rounding_of(const mrail_plan_t *plan,
                           const mrail_plan_summary_t *s)
 {
@@ -159,7 +158,7 @@ static void check_arms(const mrail_plan_topo_t *topo, mrail_plan_t *plan)
     mrail_plan_summary(plan, &s);
     rounding = rounding_of(plan, &s);
     CHECK(plan_arms_compare(topo, plan, w.demands, w.num_demands, arms) == 0,
-          "no memory");
+          "out of memory");
     for (plan_arm_id_t id = 0; id < PLAN_NUM_ARMS; ++id) {
         if (arms[id].why[0] == '\0') {
             check_arm(id, &s, rounding);

@@ -3,16 +3,17 @@
  * random topologies and exchanges (plan_topology.h), their paths (plan_paths.h)
  * and two linear programs (plan_lp.h). For every seed:
  *
- * - A demand without a path is refused by name, and the refusal has no effect.
- * - The pieces of a demand cover it, each on an existing path of its own.
+ * - A demand without a path is rejected by name, and the rejection has no
+ *   effect.
+ * - The pieces of a demand cover it, each on a different existing path.
  * - The reported loads of the plan and its links are those of its pieces.
  * - The congestion is within the gap of the minimum, and its bound is not above
  *   the minimum.
  * - Relayed bytes are near the minimum for that congestion, and so is their
  *   bound.
- * - Equal demands give equal plans, for any order of the topology's
- *   construction and after any earlier plan that was discarded. Other demands
- *   give other plans.
+ * - Identical demands give identical plans, for any order of the topology's
+ *   construction and after any earlier plan that was discarded. Different
+ *   demands give different plans.
  * - All of this also holds for a plan that starts from the previous one, and
  *   with background on links.
  *
@@ -42,8 +43,8 @@
 #define NEAR 1e-9
 #define DEFAULT_GAP 0.02
 #define DEFAULT_RELAYED_GAP 0.03
-/* The best division may be exactly at the limit. The search for the fewest
- * relayed bytes therefore uses a limit that is higher by this fraction. */
+/* The best split may be exactly at the limit. The search for the fewest relayed
+ * bytes therefore uses a limit that is higher by this fraction. */
 #define ABOVE_BEST 1e-5
 /* Relayed bytes below this fraction of all bytes do not count. */
 #define NEGLIGIBLE 1e-4
@@ -105,7 +106,7 @@ static stats_t stats_open(void)
                  .before = calloc(count, sizeof(*t.before)),
                  .pieces = calloc(count, sizeof(*t.pieces))};
 
-    CHECK(t.bytes && t.before && t.pieces, "no memory");
+    CHECK(t.bytes && t.before && t.pieces, "out of memory");
     for (uint32_t e = 0; (w.background != NULL) && (e < count); ++e) {
         t.bytes[e] = t.before[e] = w.background[e];
     }
@@ -162,8 +163,8 @@ static void add_demand(stats_t *t, const mrail_plan_t *plan, unsigned i)
     int alone;
 
     if (count == PATHS_NOT_PLANNED) {
-        CHECK(num == 0, "demand %u, %u to %u, has %u pieces for nothing", i,
-              w.demands[i].from, w.demands[i].to, num);
+        CHECK(num == 0, "demand %u, %u to %u, needs no plan but has %u pieces",
+              i, w.demands[i].from, w.demands[i].to, num);
         return;
     }
     alone = paths_alone(&w, &w.demands[i], paths, count);
@@ -215,16 +216,16 @@ static void check_link(const stats_t *t, const mrail_plan_link_t *link,
     CHECK(link->kind <= MRAIL_PLAN_REACH_IN, "a link of kind %d",
           (int)link->kind);
     e = paths_link(&w, link->kind, link->a, link->b);
-    CHECK(e < paths_num_links(&w), "link kind %d, %u, %u: there is none",
+    CHECK(e < paths_num_links(&w), "link kind %d, %u, %u does not exist",
           (int)link->kind, link->a, link->b);
-    CHECK(!seen[e], "link kind %d, %u, %u is there twice", (int)link->kind,
+    CHECK(!seen[e], "link kind %d, %u, %u is listed twice", (int)link->kind,
           link->a, link->b);
     seen[e] = 1;
     CHECK(link->capacity == paths_capacity(&w, e),
           "link kind %d, %u, %u: capacity %g instead of %g", (int)link->kind,
           link->a, link->b, link->capacity, paths_capacity(&w, e));
     CHECK(is_near(link->bytes, t->bytes[e]),
-          "link kind %d, %u, %u: %.0f bytes; those of its pieces are %.0f",
+          "link kind %d, %u, %u: %.0f bytes; its pieces have %.0f",
           (int)link->kind, link->a, link->b, link->bytes, t->bytes[e]);
     CHECK(is_near(link->bytes_before, t->before[e]),
           "link kind %d, %u, %u: %.0f bytes before, should be %.0f",
@@ -235,7 +236,7 @@ static void check_links(const mrail_plan_t *plan, const stats_t *t)
 {
     uint8_t *seen = calloc(paths_num_links(&w), 1);
 
-    CHECK(seen != NULL, "no memory");
+    CHECK(seen != NULL, "out of memory");
     for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
         mrail_plan_link_t link;
 
@@ -244,7 +245,7 @@ static void check_links(const mrail_plan_t *plan, const stats_t *t)
     }
     for (uint32_t e = 0; e < paths_num_links(&w); ++e) {
         CHECK(seen[e] || ((t->bytes[e] == 0) && (t->before[e] == 0)),
-              "link number %u is used, and not listed", e);
+              "link number %u is used but not listed", e);
     }
     free(seen);
 }
@@ -304,9 +305,10 @@ static void check_congestion(const mrail_plan_summary_t *s, const stats_t *t,
     double gap = gap_of(w.options.gap, DEFAULT_GAP);
 
     CHECK(best->most - best->least <= 1e-6 * best->most,
-          "GLPK is not sure: %.12g to %.12g", best->least, best->most);
+          "the bounds from GLPK differ: %.12g to %.12g", best->least,
+          best->most);
     CHECK(s->congestion >= best->least * (1 - NEAR),
-          "congestion %.12g; no less than %.12g is possible", s->congestion,
+          "congestion %.12g is below the minimum, %.12g", s->congestion,
           best->least);
     CHECK(s->congestion_bound <= best->most * (1 + NEAR),
           "congestion's bound %.12g; %.12g is possible", s->congestion_bound,
@@ -336,8 +338,8 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
 
     CHECK((least.most - least.least <= 1e-6 * s->bytes) &&
               (within.most - within.least <= 1e-6 * s->bytes),
-          "GLPK is not sure: relayed %.0f to %.0f, %.0f to %.0f", least.least,
-          least.most, within.least, within.most);
+          "the bounds from GLPK differ: relayed %.0f to %.0f, %.0f to %.0f",
+          least.least, least.most, within.least, within.most);
     CHECK(s->relayed_bound <= within.most * (1 + NEAR) + NEAR * s->bytes,
           "relayed's bound %.0f; %.0f are possible with a congestion of %.12g",
           s->relayed_bound, within.most, limit);
@@ -390,7 +392,7 @@ static int make(mrail_plan_t *plan, uint64_t generation)
     int ret = mrail_plan_make(plan, w.demands, w.num_demands, generation, why,
                               sizeof(why));
 
-    CHECK(ret == 0, "refused: %d, %s", ret, why);
+    CHECK(ret == 0, "the demands are rejected: %d, %s", ret, why);
     return ret;
 }
 
@@ -418,7 +420,7 @@ static void check_plan(mrail_plan_t *plan)
     mrail_plan_compare(plan);
     CHECK((summary_of(plan).congestion == before.congestion) &&
               (summary_of(plan).relayed == before.relayed),
-          "before it is compared: congestion %.12g, relayed %.0f",
+          "the comparison changed the plan: congestion was %.12g, relayed %.0f",
           before.congestion, before.relayed);
     check_summary(plan, &t);
     check_links(plan, &t);
@@ -442,7 +444,8 @@ static int has_number(const char *text, unsigned number)
     return 0;
 }
 
-/* Marks the demands that have a path. Returns the number of the others. */
+/* Marks the demands that have a path. Returns the number of demands without
+ * one. */
 static unsigned find_unreachable(uint8_t *keep)
 {
     unsigned missing = 0;
@@ -456,7 +459,7 @@ static unsigned find_unreachable(uint8_t *keep)
     return missing;
 }
 
-/* Removes demands without a path once they have been refused. */
+/* Removes demands without a path once they have been rejected. */
 static void check_unreachable(mrail_plan_t *plan)
 {
     static uint8_t keep[MACHINE_MAX_DEMANDS];
@@ -475,12 +478,12 @@ static void check_unreachable(mrail_plan_t *plan)
                     has_number(why, w.demands[i].to);
     }
     CHECK(ret == -EHOSTUNREACH, "a demand has no path: %d", ret);
-    CHECK(is_named, "no demand that has no path is named: %s", why);
+    CHECK(is_named, "the message names no demand without a path: %s", why);
     after = summary_of(plan);
     CHECK((before.hash == after.hash) &&
               (before.num_pieces == after.num_pieces) &&
               (before.congestion == after.congestion),
-          "a demand without a path has changed the plan");
+          "a demand without a path changed the plan");
     machine_keep(&w, keep);
 }
 
@@ -521,13 +524,15 @@ static void change_a_little(mrail_plan_t *plan, mrail_plan_t *other)
         return;
     }
     make(plan, 1);
-    CHECK(summary_of(plan).hash == hash, "the same hash, another plan");
+    CHECK(summary_of(plan).hash == hash,
+          "the same generation gives a different plan");
     make(plan, 2);
-    CHECK(summary_of(plan).hash != hash, "other demands, the same plan");
+    CHECK(summary_of(plan).hash != hash,
+          "different demands give the same plan");
     check_plan(plan);
     make(other, 0);
     CHECK(summary_of(other).hash == summary_of(plan).hash,
-          "the same calls, another plan");
+          "the same calls give a different plan");
 }
 
 /* Changes all demands, so that the warm start is useless and must be
@@ -545,7 +550,7 @@ static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
     make(other, 0);
     make(fresh, 0);
     CHECK(summary_of(other).hash == summary_of(fresh).hash,
-          "something was not discarded");
+          "the warm start was not discarded completely");
     mrail_plan_destroy(fresh);
 }
 
@@ -581,12 +586,12 @@ static void set_background(mrail_plan_t *plan)
                                         (uint64_t)w.background[paths_link(
                                             &w, link.kind, link.a, link.b)]) ==
                   0,
-              "link %u: background refused", i);
+              "link %u: the background is rejected", i);
     }
 }
 
 /* Adds bytes that the plan cannot move, and removes them again. The last plan
- * of `other` started from nothing. */
+ * of `other` started from scratch. */
 static void add_background(mrail_plan_t *plan, mrail_plan_t *other)
 {
     uint64_t hash = summary_of(other).hash;
@@ -595,7 +600,7 @@ static void add_background(mrail_plan_t *plan, mrail_plan_t *other)
     which = "fourth";
     mrail_rng_init(&rng, w.seed + 1);
     w.background = calloc(paths_num_links(&w), sizeof(*w.background));
-    CHECK(w.background != NULL, "no memory");
+    CHECK(w.background != NULL, "out of memory");
     draw_background(&rng, plan);
     set_background(plan);
     make(plan, 3);
@@ -606,7 +611,7 @@ static void add_background(mrail_plan_t *plan, mrail_plan_t *other)
     mrail_plan_discard_warm_start(other);
     make(other, 0);
     CHECK(summary_of(other).hash == summary_of(plan).hash,
-          "the same background, another plan");
+          "the same background gives a different plan");
     memset(w.background, 0, paths_num_links(&w) * sizeof(*w.background));
     set_background(plan);
     mrail_plan_discard_warm_start(plan);
@@ -629,7 +634,7 @@ static void run_seed(uint64_t seed)
     check_plan(plan);
     make(other, 0);
     CHECK(summary_of(other).hash == summary_of(plan).hash,
-          "the same demands in reverse order, another plan");
+          "the same demands in reverse order give a different plan");
     change_a_little(plan, other);
     change_all(plan, other);
     add_background(plan, other);

@@ -96,7 +96,7 @@ static void test_equal_spread(void **state)
 }
 
 /* [CTCCL] 3.3: jobs use consecutive NICs of a leaf, and all but one are idle.
- * Wherever that job starts, its lanes must be spread equally, and use all
+ * Wherever that job starts, its lanes must be spread evenly, and use all
  * uplinks if formula (4) holds. */
 static void check_job(unsigned uplinks, unsigned lanes, unsigned start,
                       unsigned nics)
@@ -117,8 +117,8 @@ static void check_job(unsigned uplinks, unsigned lanes, unsigned start,
 }
 
 /* [CTCCL] Fig. 4: in a single-rail cluster, all NICs of a node are on one leaf,
- * and in a multi-rail one, each is on another leaf. Both number the NICs of a
- * leaf consecutively. */
+ * and in a multi-rail cluster, each is on a different leaf. Both number a
+ * leaf's NICs consecutively. */
 static void test_jobs_of_a_leaf(void **state)
 {
     enum { NODES = 6 };
@@ -136,7 +136,7 @@ static void test_jobs_of_a_leaf(void **state)
     }
 }
 
-/* With the automatic number of lanes, a single NIC must load all uplinks, or as
+/* With the default number of lanes, a single NIC must load all uplinks, or as
  * many of them as it has lanes. */
 static void test_auto_lanes(void **state)
 {
@@ -202,7 +202,7 @@ static unsigned path_of(unsigned paths, unsigned lanes, unsigned nic,
 }
 
 /* Counts the common paths of two NICs. A path on which both have several lanes
- * counts as often as the NIC with fewer of them has. */
+ * counts once per lane of the NIC with fewer lanes. */
 static unsigned count_common(unsigned paths, unsigned lanes, unsigned a,
                              unsigned b)
 {
@@ -292,7 +292,7 @@ static void test_single_lane_spread(void **state)
     }
 }
 
-/* A NIC that sends to all others must use all its lanes equally. */
+/* A NIC that sends to all other NICs must use all of its lanes equally. */
 static void test_single_lane_to_all(void **state)
 {
     enum { LANES = 8, UPLINKS = 8, NICS = 64 };
@@ -371,8 +371,8 @@ static void test_flow_labels(void **state)
         assert_in_range(label, 1, 0xFFFFF);
         assert_int_equal(mrail_ports_from_flow_label(label), sport);
     }
-    /* For any label, the port is in the range. The upper bits of the word have
-     * no effect. */
+    /* For any label, the port is in range. The upper bits of the word have no
+     * effect. */
     mrail_rng_init(&rng, 7);
     for (unsigned i = 0; i < 100000; ++i) {
         uint32_t label = 1 + mrail_rng_below(&rng, 0xFFFFF);

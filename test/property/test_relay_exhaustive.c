@@ -1,13 +1,13 @@
 /*
  * Tests src/relay with all interleavings of the steps of a few ranks with few
- * slots, of the network's deliveries and of the completion of copies. While
- * chunks are left, some step must be possible. At the end, all chunks must have
- * arrived once with the right bytes, all slots must be free and all rings
- * empty. Every step advances an exchange, so no sequence is endless.
+ * slots, network deliveries, and copy completions. While chunks are left, some
+ * step must be possible. At the end, all chunks must have arrived once with the
+ * correct bytes, all slots must be free and all rings empty. Every step
+ * advances an exchange, so every sequence ends.
  *
- * The search is depth-first and continues only from new states. To go back, it
- * restores a saved copy of a state. It tries steps of all kinds in any order,
- * and mrail_relay_progress() uses some of these orders.
+ * The search is depth-first and continues only from new states. To backtrack,
+ * it restores a saved copy of a state. It tries steps of all kinds in any
+ * order; mrail_relay_progress() uses only some of these orders.
  *
  * MRAIL_TEST_FULL=1 adds larger cases, which take minutes. They are skipped
  * under sanitizers, because there is only one thread, and TSan would need more
@@ -57,7 +57,7 @@ static void add_block(void *at, size_t size)
     state_size += size;
 }
 
-/* Returns the number of areas in which the payload of a slot may lie. */
+/* Returns the number of areas that may contain a slot's payload. */
 static uint32_t num_holders(const mrail_relay_t *relay, uint32_t slot)
 {
     return (w.is_external && (slot < relay->shape.out_slots))
@@ -65,7 +65,7 @@ static uint32_t num_holders(const mrail_relay_t *relay, uint32_t slot)
                : 1;
 }
 
-/* Numbers these areas from that of the owner. */
+/* Numbers these areas, starting with the owner's. */
 static void *payload_of(const mrail_relay_t *relay,
                         const mrail_relay_slot_t *slot, uint32_t holder)
 {
@@ -188,8 +188,8 @@ static void reset_content(const mrail_relay_t *relay,
     }
 }
 
-/* Clears removed entries and the content of free slots, neither of which makes
- * a difference. */
+/* Clears removed entries and the content of free slots, which are
+ * irrelevant. */
 static void reset_relay(mrail_relay_t *relay)
 {
     memset(&relay->stats, 0, sizeof(relay->stats));
@@ -334,7 +334,7 @@ static int act_rank(uint32_t rank, unsigned kind)
     return ret;
 }
 
-/* Returns 1 if the action was done. Returns 0 if it is impossible in this
+/* Returns 1 if the action was taken. Returns 0 if it is impossible in this
  * state, in which case only counters have changed. */
 static int act(unsigned action)
 {
@@ -412,7 +412,7 @@ static void check_end(void)
     }
     if (!is_end) {
         print_deadlock();
-        fail_msg("a state without a way on");
+        fail_msg("deadlock: no step is possible");
     }
     model_check_idle(&w);
 }

@@ -2,7 +2,7 @@
  * Tests src/relay with exchanges between random ranks on random nodes, over
  * random relays and in random order. Ranks arrive late and leave early,
  * receives are posted late, and messages and copies are slow. Every byte must
- * be right, and three exchanges must end within a bound.
+ * be correct, and three exchanges must end within a bound.
  *
  * MRAIL_TEST_SEED=N runs one seed. MRAIL_TEST_FULL=1 runs fifty times as many
  * seeds, or four times as many under a sanitizer.
@@ -214,7 +214,7 @@ static void test_seeds(void **state)
     for (uint64_t i = 0; i < count; ++i) {
         running = first + i;
         if (!run_seed(running)) {
-            fail_msg("it hangs");
+            fail_msg("the exchange hangs");
         }
     }
     running = UINT64_MAX;

@@ -1,9 +1,9 @@
 /*
- * Tests src/relay with concurrent ranks: one thread for each rank, and one
- * shared-memory pool for each node. A rank must see all bytes of a buffer that
- * is handed to it. Threads share only buffers, rings and states, without a
- * lock. Only the network has a lock. The test is for the thread sanitizer, and
- * for machines that reorder stores.
+ * Tests src/relay with concurrent ranks: one thread per rank, and one
+ * shared-memory pool per node. A rank must see all bytes of a buffer that it
+ * receives. Threads share only buffers, rings and states, without a lock. Only
+ * the network has a lock. The test targets the thread sanitizer, and machines
+ * that reorder stores.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -118,7 +118,7 @@ static void run_all(void)
     model_cleanup(&w);
 }
 
-/* Buffers move in one direction, and only free slots come back. */
+/* Buffers move in one direction, and only free slots return. */
 static void test_one_way(void **state)
 {
     static const unsigned per_node[] = {2, 0};

@@ -1,7 +1,7 @@
 /*
  * Tests readers of a trace ring while its writer continues. Every record that a
- * reader accepts must be one that was written, complete and in order. Each
- * record must be either read or counted as missed.
+ * reader accepts must have been written, complete and in order. Each record
+ * must be either read or counted as missed.
  *
  * The first part runs in steps and assumes the weakest order of the writer's
  * stores: the words of a record may appear in any order. The second part uses
@@ -44,7 +44,8 @@ static uint64_t word_of(uint64_t n, unsigned word)
     }
 }
 
-/* Checks the records that a reader got. Returns the number of the next one. */
+/* Checks the records that a reader obtained. Returns the number of the next
+ * one. */
 static uint64_t check(const mrail_ring_record_t *records, int count,
                       uint64_t next)
 {
@@ -178,7 +179,7 @@ static int remove_ring(void **state)
     return rmdir(dir);
 }
 
-/* Writes bursts of any length, so that a reader sometimes keeps up. */
+/* Writes bursts of random length, so that a reader sometimes keeps up. */
 static void *write_all(void *arg)
 {
     mrail_rng_t rng;

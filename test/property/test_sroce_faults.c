@@ -2,7 +2,7 @@
  * Tests random work over a faulty network, over seeds.
  *
  * Two nodes have up to four QP pairs, which carry all RC opcodes in both
- * directions at the same time. Whichever faults occur, each work request must
+ * directions at the same time. Despite all faults, each work request must
  * complete exactly once and in order. A successful request must have its bytes
  * in place. A duplicate must not be executed twice, and nothing outside
  * registered memory may change.
@@ -302,7 +302,7 @@ static flow_t *flow_of(trial_t *t, int side, uint32_t qpn)
             return f;
         }
     }
-    fail_msg("a completion names QP 0x%x, which is not ours", qpn);
+    fail_msg("a completion names QP 0x%x, which does not exist", qpn);
     return NULL;
 }
 
@@ -435,7 +435,7 @@ static int garbage_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
     return 0;
 }
 
-/* An external host sends a packet that pretends to belong to one of the QPs. */
+/* An external host forges a packet to one of the QPs. */
 static void inject_spoofed(trial_t *t)
 {
     unsigned side = below(t, 2), qp = below(t, t->w.p.num_qps);
@@ -561,7 +561,7 @@ static void trial_run(trial_t *t, ending_t ending, uint64_t seed)
             trial_break(t);
         }
         if (sroce_sim_now(t->w.sim) > limit) {
-            fail_msg("seed %llu: not done after 200 virtual seconds",
+            fail_msg("seed %llu: incomplete after 200 virtual seconds",
                      (unsigned long long)seed);
         }
     }

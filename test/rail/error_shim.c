@@ -1,18 +1,18 @@
 /*
  * A library interposed before a verbs library, real or software. It turns
  * completions of one device into errors, as a NIC does when it gives up on a
- * queue pair.
+ * QP.
  *
  * MRAIL_TEST_ERROR_DEVICE   name of the device; if unset, nothing happens
  * MRAIL_TEST_ERROR_AFTER    number of the failing request, counted over the
  *                           completed ones on RC QPs of the device (100); its
  *                           QP fails
  * MRAIL_TEST_ERROR_TIMES    number of errors; the count restarts each time (1)
- * MRAIL_TEST_ERROR_STATUS   values of ibv_wc_status, one after the other:
+ * MRAIL_TEST_ERROR_STATUS   values of ibv_wc_status, used one after another:
  *                           "12,2" (12 is retry counter exceeded)
  * MRAIL_TEST_ERROR_LOG      file that receives a line per error
  *
- * The QP really enters the error state, so its peer no longer gets answers.
+ * The QP really enters the error state, so its peer no longer receives answers.
  * Later requests complete as flushed, even if they were executed. In a
  * completion with an error, only wr_id, status and qp_num are valid
  * (ibv_poll_cq(3)), so the rest is filled with random bytes. Receives are
@@ -173,7 +173,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 
     if ((ctx != NULL) && shim_is_chosen(device)) {
         pthread_mutex_lock(&shim.lock);
-        /* All devices have the same driver, and so the same function. */
+        /* All devices have the same driver, and thus the same function. */
         shim.poll = ctx->ops.poll_cq;
         ctx->ops.poll_cq = shim_poll;
         pthread_mutex_unlock(&shim.lock);

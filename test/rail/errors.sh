@@ -29,7 +29,7 @@ errors()
             "$tmp/out"; then
         ok "$what: the log names the rail and the cause"
     else
-        not_ok "$what: the log names the rail and the cause" 'it does not' \
+        not_ok "$what: the log names the rail and the cause" 'no such line' \
             "$tmp/out"
     fi
 }

@@ -1,8 +1,8 @@
 /*
  * An LD_PRELOAD shim over a verbs library. It delays a process for
  * MRAIL_TEST_EVENT_MS between the arrival and the handling of an asynchronous
- * event. Meanwhile, a thread that destroys the event's QP waits for the event
- * to be acknowledged.
+ * event. During this delay, a thread that destroys the event's QP waits for the
+ * event to be acknowledged.
  */
 #include "config.h"
 

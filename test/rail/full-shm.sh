@@ -1,6 +1,6 @@
 #!/bin/sh
-# If /dev/shm has no room for telemetry, the processes must say so in one
-# sentence, and everything else must work.
+# If /dev/shm is too full for telemetry, each process must report that in one
+# line, and everything else must work.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -10,21 +10,21 @@ unset UCX_MRAIL_TELEMETRY_DIR # use the default, /dev/shm
 if [ "${1-}" != inside ]; then
     need unshare
     unshare -Urm sh -c 'mount -t tmpfs -o size=1m none /dev/shm' 2>/dev/null ||
-        skip_all 'no mount namespace here: unshare -Urm is not permitted'
+        skip_all 'no mount namespace: unshare -Urm is not permitted'
     unshare -Urm "$0" inside
     exit
 fi
 
-mount -t tmpfs -o size=400k none /dev/shm || bail_out 'no small /dev/shm'
+mount -t tmpfs -o size=400k none /dev/shm || bail_out 'cannot mount a small /dev/shm'
 if ! "$soft" --session full-shm --nodes 2 --rails 4 -- true >"$tmp/out" 2>&1 &&
     grep -q "cannot create session 'full-shm'.*No space left" "$tmp/out" &&
     [ -z "$(ls /dev/shm)" ]; then
-    ok 'no space for software rails: a message, and nothing is left'
+    ok 'no space for software rails: a message, and no files are left'
 else
-    not_ok 'no space for software rails: a message, and nothing is left' \
+    not_ok 'no space for software rails: a message, and no files are left' \
         "left: $(ls /dev/shm)" "$tmp/out"
 fi
-mount -t tmpfs -o size=2m none /dev/shm || bail_out 'no small /dev/shm'
+mount -t tmpfs -o size=2m none /dev/shm || bail_out 'cannot mount a small /dev/shm'
 export MRAIL_TEST_SOFT="$soft"
 # The session creates its file first. Then another program takes the remaining
 # space.

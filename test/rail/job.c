@@ -226,7 +226,7 @@ int job_run(unsigned size, unsigned (*node)(unsigned rank), unsigned limit_s,
             --left;
             failed += !(WIFEXITED(status) && (WEXITSTATUS(status) == 0));
         } else if (mrail_clock_now() > end) {
-            printf("# %u processes did not end within %u s\n", left, limit_s);
+            printf("# %u processes did not exit within %u s\n", left, limit_s);
             for (unsigned rank = 0; rank < size; ++rank) {
                 kill(pids[rank], SIGKILL);
             }

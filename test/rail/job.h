@@ -50,7 +50,7 @@ int job_open(job_t *job);
 void job_close(job_t *job);
 mrail_ep_t *job_ep(job_t *job, unsigned rank);
 
-/* Waits for all processes. With `progress`, polls the iface meanwhile. */
+/* Waits for all processes. With `progress`, polls the iface while waiting. */
 void job_barrier(job_t *job, int progress);
 
 /* Polls until *counter >= wanted. Returns 0, or -1 if the deadline passes

@@ -3,7 +3,7 @@
  * in MRAIL_TEST_LABELS:
  * - "ignored": it stores no flow label.
  * - "fixed": it stores a fixed label instead.
- * - "no-sqd": it refuses the SQD state.
+ * - "no-sqd": it rejects the SQD state.
  * - "unknown": its firmware version matches no known device.
  * - "mlx5": its kernel driver is mlx5_core, and libmlx5 has the calls that set
  *   a port and report a port of a LAG.
@@ -128,7 +128,7 @@ ssize_t readlink(const char *path, char *target, size_t size)
     return sizeof(driver) - 1;
 }
 
-/* The calls of libmlx5 are those of this shim. */
+/* Calls to libmlx5 go to this shim. */
 void *dlopen(const char *name, int flags)
 {
     dlopen_func_t next = (dlopen_func_t)(uintptr_t)dlsym(RTLD_NEXT, "dlopen");

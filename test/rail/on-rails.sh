@@ -25,8 +25,8 @@ run()
 case $(basename -- "$program" .rail) in
 busy-flush)
     run ''
-    # Without telemetry and keepalive, nothing but the flush can make the
-    # control thread poll.
+    # Without telemetry and keepalive, only the flush can make the control
+    # thread poll.
     export UCX_MRAIL_TELEMETRY=n UCX_MRAIL_KEEPALIVE_INTERVAL=inf
     run 'nothing else polls: '
     ;;

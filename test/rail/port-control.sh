@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the source ports reported by `mrail info`: as requested, as stored by
+# Checks the source ports that `mrail info` reports: as requested, as stored by
 # the device, and as changed on a connected QP. Faulty devices must be reported
 # in plain text.
 set -u
@@ -7,8 +7,7 @@ set -u
 . "$(dirname -- "$0")/../lib.sh"
 need_built mrail-soft mrail-info mrail-run
 
-# info FAULT [OPTION]: writes the output of mrail info for a device with this
-# fault.
+# info FAULT [OPTION]: saves mrail info's output for a device with this fault.
 info()
 {
     # shellcheck disable=SC2086 # at most one option
@@ -31,7 +30,7 @@ expect 'the device uses the requested ports' "$tmp/out" \
     '"source_ports": (\[[0-9, ]+\]), "source_ports_got": \1, "driver": "software rails"'
 
 info ignored
-expect 'no port: the text says so' "$tmp/out" \
+expect 'no port: the text reports it' "$tmp/out" \
     ', not set: the device ignores flow labels, and its ports are a hash$'
 expect 'no port: the reported ports are 0' "$tmp/out" \
     '^ *the device uses 0 0 0 0 instead \(0 stands for a hash\)$'
@@ -45,9 +44,9 @@ info unknown
 expect 'an unknown driver: the text gives no guarantee' "$tmp/out" \
     'not known whether this driver complies'
 info mlx5
-expect 'mlx5: the port is what the driver source says' "$tmp/out" \
+expect "mlx5: the port is documented in the driver's source" "$tmp/out" \
     "set by flow label at connect \\(according to the driver's source"
-expect 'mlx5: a call changes the port, and LAG has ports of its own' "$tmp/out" \
+expect 'mlx5: a call changes the port, and LAG has its own ports' "$tmp/out" \
     '^ *a port changes in a connected QP \(mlx5dv\); with RoCE LAG, .* physical port 2$'
 info mlx5 --json
 expect 'mlx5: the same as JSON' "$tmp/out" \
@@ -56,7 +55,7 @@ info mlx5-old
 expect 'an old libmlx5: the port changes in SQD' "$tmp/out" \
     '^ *a port changes in a connected QP, drained \(SQD\)$'
 
-# ---- Values that give no ports ----
+# ---- Values that yield no ports ----
 
 # with STATUS NAME PATTERN VARIABLE...: runs mrail info with these variables.
 with()
@@ -83,16 +82,16 @@ with 2 'a device that does not exist' \
 with 2 'a GID index that does not exist' \
     'soft0:1: UCX_MRAIL_GID_INDEX is not the index of a routable RoCEv2 GID' \
     UCX_MRAIL_GID_INDEX=200
-expect_run 'a job reports why it has no rail' 0 \
+expect_run 'a job reports the reason if it has no rail' 0 \
     'no rail: soft0:1 \(port rules need a NIC index, .* will not use mrail' \
     "$soft" --session "$session" --rails 3 -- env UCX_MRAIL_UPLINKS=4 \
     UCX_MRAIL_SUBNET_BITS=31 "$build/mrail-run" -- true
-with 0 'an index of its own for each rail' '^soft1:1 .* 6  -$' \
+with 0 'a different index for each rail' '^soft1:1 .* 6  -$' \
     UCX_MRAIL_UPLINKS=4 UCX_MRAIL_SUBNET_BITS=31 UCX_MRAIL_NIC_INDEX=1,6
 with 0 'a rail without an index' \
     '^  soft2:1: UCX_MRAIL_NIC_INDEX has no number for this rail$' \
     UCX_MRAIL_NIC_INDEX=1,6
-with 0 'an index by the name of the device' '^soft1:1 .* 6  -$' \
+with 0 'an index by device name' '^soft1:1 .* 6  -$' \
     UCX_MRAIL_UPLINKS=4 UCX_MRAIL_NIC_INDEX=soft2=7,soft1=6,soft0=5
 with 0 'more numbers than rails' \
     'UCX_MRAIL_NIC_INDEX has 4 numbers for 3 rails; if a port is down' \

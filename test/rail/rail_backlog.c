@@ -1,7 +1,7 @@
 /*
  * Posts buffered PUTs faster than the rails can carry them. The call must
- * return -EAGAIN before the buffers of this process exceed the limit of 32 MB,
- * and all bytes must arrive.
+ * return -EAGAIN before this process's buffers exceed the 32 MB limit, and all
+ * bytes must arrive.
  */
 #include "config.h"
 #include "job.h"
@@ -67,6 +67,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 60, backlog_job);
 
-    return job_result(failed == 0, "buffered PUTs are held back",
+    return job_result(failed == 0, "buffered PUTs are limited",
                       "%d processes failed", failed);
 }

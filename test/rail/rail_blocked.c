@@ -1,7 +1,7 @@
 /*
- * If the rails to one peer lose everything for a while, only the stream of that
- * peer may be delayed. The streams of other peers must continue, and they must
- * not run out of buffers. Afterwards the delayed stream must be complete and in
+ * If the rails to one peer lose all packets for a while, only that peer's
+ * stream may be delayed. The other peers' streams must continue, and must not
+ * run out of buffers. Afterwards the delayed stream must be complete and in
  * order.
  */
 #include "config.h"
@@ -109,13 +109,14 @@ static int receive(job_t *job)
     failed |= (job_soft_ctl("--node 1 loss=0") != 0);
     failed =
         job_result(!failed, "the rails can be cut", "mrail soft ctl failed");
-    printf("# while cut: %u from the one, at least %u from the others\n",
-           during[1], least_of_others(during));
-    failed |= job_result(during[1] == 0, "no message passes the cut",
+    printf(
+        "# while cut: %u from the cut peer, at least %u from each other peer\n",
+        during[1], least_of_others(during));
+    failed |= job_result(during[1] == 0, "no message arrives from the cut peer",
                          "%u arrived", during[1]);
     failed |= job_result(
         least_of_others(during) >= 10, "other peers' streams continue",
-        "one got only %u messages through", least_of_others(during));
+        "one delivered only %u messages", least_of_others(during));
     __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     return failed;
 }
@@ -167,6 +168,6 @@ int main(void)
 {
     int failed = job_run(PEERS + 1, node, 60, blocked_job);
 
-    return job_result(failed == 0, "all processes succeed", "%d did not",
+    return job_result(failed == 0, "all processes succeed", "%d failed",
                       failed);
 }

@@ -1,7 +1,7 @@
 /*
  * Flushes a message to a process that computes. The control thread of that
- * process polls and acknowledges, so the flush ends soon, with any settings of
- * telemetry and keepalive.
+ * process polls and acknowledges, so the flush completes soon, with any
+ * telemetry and keepalive settings.
  *
  * usage: rail_busy_flush
  */

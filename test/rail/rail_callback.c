@@ -1,7 +1,7 @@
 /*
  * The callback of a message calls get_short while the send queue is full. The
- * completions that would make room have been polled but not processed. The GET
- * must still complete.
+ * completions that would free entries have been polled but not processed. The
+ * GET must still complete.
  */
 #include "config.h"
 #include "job.h"
@@ -58,7 +58,7 @@ static int source(job_t *job)
     }
     printf("# %u sent before the queue was full\n", sent);
     return job_result((callback->ret == 0) && (callback->value == memory),
-                      "a callback reads while the send queue is full",
+                      "a callback's GET completes while the send queue is full",
                       "%d, value %llx", callback->ret,
                       (unsigned long long)callback->value);
 }
@@ -103,6 +103,6 @@ int main(void)
 {
     int failed = job_run(2, node, 15, callback_job);
 
-    return job_result(failed == 0, "both processes succeed", "%d did not",
+    return job_result(failed == 0, "both processes succeed", "%d failed",
                       failed);
 }

@@ -1,6 +1,6 @@
 /*
- * A process writes to many peers without polling for a while. No completion may
- * be lost, and all WRITEs must complete.
+ * A process writes to many peers without polling for a while. Completions must
+ * not be lost, and all WRITEs must complete.
  */
 #include "config.h"
 #include "job.h"
@@ -48,13 +48,13 @@ static int source(job_t *job)
             posted += (ret == -EINPROGRESS);
         }
     }
-    sleep(2); /* the rails continue to work meanwhile */
+    sleep(2); /* the rails continue to work */
     ret = job_wait(job, &job->completed, wanted + posted, 20);
     printf("# %u writes accepted, %u complete, %u failed\n", posted,
            job->completed - wanted, job->failed);
-    return job_result((ret == 0) && (job->failed == 0),
-                      "writes to many peers complete", "%u of %u did not",
-                      posted + wanted - job->completed, posted);
+    return job_result(
+        (ret == 0) && (job->failed == 0), "writes to many peers complete",
+        "%u of %u did not complete", posted + wanted - job->completed, posted);
 }
 
 static int cq_job(job_t *job)
@@ -94,6 +94,6 @@ int main(void)
 {
     int failed = job_run(RANKS, node, 90, cq_job);
 
-    return job_result(failed == 0, "all processes succeed", "%d did not",
+    return job_result(failed == 0, "all processes succeed", "%d failed",
                       failed);
 }

@@ -1,7 +1,7 @@
 /*
  * A stream of PUTs, messages and GETs in both directions, with all data
  * checked, while error_shim.c turns completions of one process's rail into
- * errors. Nothing may be lost, duplicated or reordered, and the lane must
+ * errors. Data must not be lost, duplicated or reordered, and the lane must
  * recover.
  *
  * usage: rail_errors [both]
@@ -218,11 +218,12 @@ static int check_results(job_t *job)
     const mrail_counters_t *c = &job->engine->counters;
     const side_t *side = job->arg;
     const mrail_ep_t *ep = job_ep(job, !job->rank);
-    int failed = job_result((side->wrong == 0) && (job->failed == 0),
-                            (job->rank == 0) ? "all data is right, here"
-                                             : "all data is right, there",
-                            "%u wrong in %u rounds, %u operations failed",
-                            side->wrong, side->rounds, job->failed);
+    int failed =
+        job_result((side->wrong == 0) && (job->failed == 0),
+                   (job->rank == 0) ? "all data is correct, first process"
+                                    : "all data is correct, second process",
+                   "%u wrong in %u rounds, %u operations failed", side->wrong,
+                   side->rounds, job->failed);
 
     if (job->rank == 0) {
         printf("# %u rounds, %llu completions in error, %llu lanes failed, "
@@ -231,14 +232,13 @@ static int check_results(job_t *job)
                (unsigned long long)c->lanes_failed,
                (unsigned long long)c->rma_replayed,
                (unsigned long long)c->am_replayed);
-        failed |=
-            job_result((c->cqe_errors != 0) && side->enough,
-                       "lanes were given up and came back",
-                       "%llu completions in error, %llu lanes failed, %u of "
-                       "%u are up",
-                       (unsigned long long)c->cqe_errors,
-                       (unsigned long long)c->lanes_failed, ep->peer->num_up,
-                       ep->peer->num_slots);
+        failed |= job_result(
+            (c->cqe_errors != 0) && side->enough, "lanes failed and recovered",
+            "%llu completions in error, %llu lanes failed, %u of "
+            "%u are up",
+            (unsigned long long)c->cqe_errors,
+            (unsigned long long)c->lanes_failed, ep->peer->num_up,
+            ep->peer->num_slots);
     }
     return failed;
 }
@@ -274,6 +274,6 @@ int main(int argc, char **argv)
 
     both = (argc == 2) && (strcmp(argv[1], "both") == 0);
     failed = job_run(2, node, 2 * LIMIT_S, errors_job);
-    return job_result(failed == 0, "both processes succeed", "%d did not",
+    return job_result(failed == 0, "both processes succeed", "%d failed",
                       failed);
 }

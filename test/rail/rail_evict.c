@@ -2,8 +2,8 @@
  * Tests the QP budget. A process with 64 peers opens further lanes to the peers
  * that it sends to, and evicts lanes of idle peers. Both ends close an evicted
  * lane. After that, eight processes with too few QPs send to each other in
- * bursts. Lanes come and go, some are refused, and every byte and message must
- * arrive in order.
+ * bursts. Lanes are opened and evicted, some requests are rejected, and every
+ * byte and message must arrive in order.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -24,7 +24,7 @@
 #define MIXED 8
 #define MIXED_QPS 14 /* 7 first lanes, 4 further lanes, 3 reserved QPs */
 #define BYTES (1u << 20)
-#define BURST 60 /* number of messages of 4 KB */
+#define BURST 60 /* number of 4 KB messages */
 #define PHASE_S 3
 
 static uint8_t pattern(uint32_t seed, size_t i)
@@ -64,7 +64,8 @@ static void put(job_t *job, mrail_ep_t *ep, uint64_t address,
         mrail_iface_progress(job->iface);
     }
     if (job_wait(job, &job->completed, wanted, 20) != 0) {
-        job_result(0, "a PUT ends", "rank %u: not within 20 s", job->rank);
+        job_result(0, "a PUT completes", "rank %u: it did not within 20 s",
+                   job->rank);
         exit(1);
     }
 }
@@ -87,7 +88,7 @@ static unsigned num_qps(job_t *job)
 
 /* ---- one process with 64 peers ---- */
 
-/* Runs until `ep` has all its lanes, but at most PHASE_S. Returns the largest
+/* Runs until `ep` has all its lanes, for at most PHASE_S. Returns the largest
  * number of QPs in use. */
 static unsigned hub_phase(job_t *job, mrail_ep_t *ep, unsigned target,
                           const mrail_iov_t *iov)
@@ -135,7 +136,7 @@ static int hub(job_t *job)
         striped += (ep->peer->num_up == ep->peer->num_slots);
     }
     failed = job_result(striped == TARGETS,
-                        "each target in turn has lanes on all rails",
+                        "one target after another has lanes on all rails",
                         "%u of %u", striped, TARGETS);
     failed |= job_result(most <= HUB_QPS, "never more QPs than the budget",
                          "%u of %u", most, HUB_QPS);
@@ -158,15 +159,15 @@ static int spoke(job_t *job, const uint8_t *memory)
             wrong += (memory[k] != pattern(job->rank, k));
         }
         failed = (wrong != 0) &&
-                 job_result(0, "data of the hub", "rank %u: %zu wrong bytes",
-                            job->rank, wrong);
+                 job_result(0, "data of the process with 64 peers",
+                            "rank %u: %zu wrong bytes", job->rank, wrong);
     }
     /* When the last peer has all its lanes, the first peer must have only its
      * first lane left. */
     if (job->rank == 1) {
         failed |= job_result(
             (job->engine->counters.lanes_evicted == 3) && (num_qps(job) == 1),
-            "the other end has released the evicted lanes",
+            "the peers have released the evicted lanes",
             "%llu evicted, %u QPs left",
             (unsigned long long)job->engine->counters.lanes_evicted,
             num_qps(job));
@@ -296,7 +297,7 @@ static void mixed_put(job_t *job, mrail_rng_t *rng, unsigned to,
     }
 }
 
-/* Sends to a random peer for a while, and then to another one. */
+/* Sends to a random peer for a while, and then to another. */
 static void mixed_send(job_t *job, mrail_rng_t *rng)
 {
     mrail_ns_t begun = mrail_clock_now(), now_ns = begun, turn_ns = 0;
@@ -367,14 +368,15 @@ static int mixed_job(job_t *job)
     if (job->rank == 0) {
         const uint64_t *word = job->shared->word;
 
-        printf("# %llu lanes taken back, %llu kept, %llu PUTs looked at\n",
+        printf("# %llu lanes evicted, %llu kept, %llu PUTs checked\n",
                (unsigned long long)word[0], (unsigned long long)word[1],
                (unsigned long long)word[2]);
         failed |=
-            job_result(word[3] == 0, "every byte, every message, in order",
+            job_result(word[3] == 0, "every byte and message arrives, in order",
                        "%llu wrong", (unsigned long long)word[3]);
-        failed |= job_result((word[0] > 10) && (word[1] > 0) && (word[2] > 100),
-                             "lanes come and go meanwhile", "too few");
+        failed |=
+            job_result((word[0] > 10) && (word[1] > 0) && (word[2] > 100),
+                       "lanes are evicted and reopened", "too few evictions");
     }
     job_close(job);
     free(mixed->memory);
@@ -391,5 +393,5 @@ int main(int argc, char **argv)
     if ((argc < 2) || (strcmp(argv[1], "mixed") == 0)) {
         failed |= (job_run(MIXED, NULL, 100, mixed_job) != 0);
     }
-    return job_result(failed == 0, "all processes succeed", "some did not");
+    return job_result(failed == 0, "all processes succeed", "some failed");
 }

@@ -1,5 +1,5 @@
 /*
- * One thread creates a second iface while another one makes calls that need the
+ * One thread creates a second iface while another makes calls that need the
  * control lock. Neither thread may wait indefinitely.
  */
 #include "config.h"
@@ -62,5 +62,5 @@ int main(void)
         failed = job_run(1, NULL, 10, share_job);
     }
     return job_result(failed == 0, "a second iface while the first is busy",
-                      "the process did not end");
+                      "the process did not exit");
 }

@@ -1,6 +1,7 @@
 /*
- * Peers leave while one process stays. Their lanes end while events for the
- * lanes' QPs are pending, or after the control thread has read these events.
+ * Peers leave while one process stays. Their lanes are closed while events for
+ * the lanes' QPs are pending, or after the control thread has read these
+ * events.
  */
 #include "config.h"
 #include "rail/engine/engine.h"
@@ -46,7 +47,7 @@ static int host(job_t *job)
     return job_result((num_freed(job) == GUESTS) && (memory.num_qps == 0) &&
                           (memory.num_peers == 0),
                       "a peer that leaves is freed",
-                      "%u of %u were freed, %u peers and %u QPs are left",
+                      "%u of %u were freed; %u peers and %u QPs are left",
                       num_freed(job), GUESTS, memory.num_peers, memory.num_qps);
 }
 
@@ -75,6 +76,6 @@ int main(void)
 {
     int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, leave_job);
 
-    return job_result(failed == 0, "all processes succeed", "%d did not",
+    return job_result(failed == 0, "all processes succeed", "%d failed",
                       failed);
 }

@@ -1,7 +1,7 @@
 /*
- * Tests two attacks by a peer or an external host. The first one puts the QP of
- * the control channel into the error state. The second one writes to the
- * engine's send buffers with a guessed key.
+ * Tests two attacks by a peer or an external host. The first puts the control
+ * channel's QP into the error state. The second writes to the engine's send
+ * buffers with a guessed key.
  */
 #include "config.h"
 #include "rail/data/rma.h"
@@ -60,11 +60,11 @@ static int victim(job_t *job)
     }
     for (unsigned i = 0; i < 64; ++i) {
         if (((const uint8_t *)tx->hdr)[i] != 0x11) {
-            return failed | job_result(0, "no peer writes to send buffers",
+            return failed | job_result(0, "peers cannot write to send buffers",
                                        "byte %u was written to", i);
         }
     }
-    return failed | job_result(1, "no peer writes to send buffers", "-");
+    return failed | job_result(1, "peers cannot write to send buffers", "-");
 }
 
 static int attacker(job_t *job)
@@ -108,7 +108,7 @@ static int harden_job(job_t *job)
     }
     failed = (job->rank == 0) ? victim(job) : attacker(job);
     fflush(NULL);
-    /* Each process has declared the other one failed, so an orderly close is
+    /* Each process has declared the other failed, so an orderly close is
      * impossible. */
     _exit(failed);
 }
@@ -117,6 +117,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 60, harden_job);
 
-    return job_result(failed == 0, "all processes succeed", "%d did not",
+    return job_result(failed == 0, "all processes succeed", "%d failed",
                       failed);
 }

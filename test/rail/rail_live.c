@@ -6,7 +6,7 @@
  *
  * Rank 0 writes to ranks 1 and 2 on another node, and reads from them. Rank 3
  * runs on the node of rank 0 and writes through the first rail to rank 4 on a
- * third node. Ranks 0 and 3 share nothing but the port of that rail.
+ * third node. Ranks 0 and 3 share only the port of that rail.
  */
 #include "config.h"
 #include "job.h"
@@ -102,7 +102,7 @@ static void stream_close(stream_t *s)
 }
 
 /* Loads the rails of rank 0 until the live bandwidth of each, relative to RATE,
- * stays between `low` and `high`, but at most LIMIT_S. Returns 0 if they do.
+ * stays between `low` and `high`, for at most LIMIT_S. Returns 0 if they do.
  * Stores the last values in `live`. */
 static int load(stream_t *streams, unsigned count, int is_read,
                 const double low[2], const double high[2], double live[2])
@@ -170,7 +170,7 @@ static int measure(job_t *job)
                      "a rail that another process uses delivers less", live);
     phase_set(job, PHASE_IDLE);
     failed |= report(load(streams, 2, 0, near_low, near_high, live),
-                     "after that, the rail delivers its rate again", live);
+                     "afterwards, the rail delivers its full rate again", live);
     failed |= report(load(streams, 2, 1, near_low, near_high, live),
                      "READs measure the other direction", live);
     failed |= report(load(streams, 1, 0, near_low, near_high, live),
@@ -185,7 +185,8 @@ static int measure(job_t *job)
     mrail_rails_now(rails);
     failed |= job_result((rails[0].live_out == 0) && (rails[1].live_out == 0) &&
                              (rails[0].live_in == 0),
-                         "without load it is unknown", "it is known");
+                         "without load, the live bandwidth is unknown",
+                         "it is still known");
     phase_set(job, PHASE_END);
     return failed;
 }
@@ -252,6 +253,6 @@ int main(void)
 {
     int failed = job_run(RANKS, node, 120, live_job);
 
-    return job_result(failed == 0, "all processes succeed", "%d did not",
+    return job_result(failed == 0, "all processes succeed", "%d failed",
                       failed);
 }

@@ -86,7 +86,7 @@ static int source(job_t *job)
     for (unsigned i = 0; (i < ROUNDS) && !failed; ++i) {
         failed = one_round(&nest, iface);
     }
-    printf("# %u fences by completions\n", nest.nested);
+    printf("# %u fences from completion callbacks\n", nest.nested);
     failed |= (nest.nested == 0);
     nest.left = 0;
     while (mrail_ep_flush(nest.ep, NULL) != 0) {
@@ -96,7 +96,7 @@ static int source(job_t *job)
     mrail_iface_destroy(iface);
     mrail_rkey_release(nest.rkey);
     return job_result(!failed, "a flush's completion may fence the same peer",
-                      "a completion came twice or never");
+                      "an operation completed twice or never");
 }
 
 static int nested_job(job_t *job)
@@ -133,6 +133,6 @@ int main(void)
 {
     int failed = job_run(2, node, 20, nested_job);
 
-    return job_result(failed == 0, "both processes succeed", "%d did not",
+    return job_result(failed == 0, "both processes succeed", "%d failed",
                       failed);
 }

@@ -22,7 +22,7 @@
 #define LATE_MS 250.0
 #define CONNECTS 5
 #define PROBE_WAKES 5   /* thread wakeups of a probe; an echo needs two */
-#define CONNECT_TIMES 3 /* limit relative to a peer that polls */
+#define CONNECT_TIMES 3 /* limit, relative to a peer that polls */
 
 static int echo_fds[2]; /* sockets to and from the thread that answers */
 static int peer_polls;  /* 1 if the peer polls, 0 if it computes */
@@ -132,8 +132,9 @@ static int connect_both(void)
            ms[0][CONNECTS / 2], ms[1][CONNECTS / 2]);
     limit = limit_ms(LIMIT_MS, CONNECT_TIMES, ms[1][CONNECTS / 2]);
     return job_result(!failed && (ms[0][CONNECTS / 2] <= limit),
-                      "a peer that computes is connected in 10 ms",
-                      "median %.2f ms of %.2f", ms[0][CONNECTS / 2], limit);
+                      "a peer that computes is connected within 10 ms",
+                      "median %.2f ms; limit %.2f ms", ms[0][CONNECTS / 2],
+                      limit);
 }
 
 static double probe_ms(job_t *job, mrail_ep_t *ep)
@@ -168,15 +169,16 @@ static int probe_and_report(job_t *job)
     printf("# probe: median %.2f ms, max %.2f ms, over 10 s; echo %.2f, %.2f\n",
            ms[10], ms[19], echo[10], echo[19]);
     limit = limit_ms(LIMIT_MS, PROBE_WAKES, echo[10]);
-    failed = job_result(ms[10] <= limit,
-                        "a peer that computes for 10 s answers probes in 10 ms",
-                        "median %.2f ms of %.2f", ms[10], limit);
+    failed =
+        job_result(ms[10] <= limit,
+                   "a peer that computes for 10 s answers probes within 10 ms",
+                   "median %.2f ms; limit %.2f ms", ms[10], limit);
     /* If the control thread were not woken, it would read the socket up to a
      * second later. */
     limit = limit_ms(LATE_MS, PROBE_WAKES, echo[19]);
     return failed |
            job_result(ms[19] <= limit, "every probe is answered in time",
-                      "one took %.2f ms of %.2f", ms[19], limit);
+                      "one took %.2f ms; limit %.2f ms", ms[19], limit);
 }
 
 static int probe_job(job_t *job)

@@ -1,7 +1,7 @@
 /*
  * Sends control messages that have a wrong cookie, are truncated or corrupted,
  * or have another version. The victim must drop and count them, and continue to
- * serve its real peer.
+ * communicate with its real peer.
  */
 #include "config.h"
 #include "rail/engine/engine.h"
@@ -45,7 +45,7 @@ static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
     return ret;
 }
 
-/* Makes a forged message of one kind. The victim must refuse all kinds. */
+/* Makes a forged message of one kind. The victim must reject all kinds. */
 static size_t forge(mrail_rng_t *rng, const mrail_wire_iface_addr_t *victim,
                     unsigned kind, uint8_t *buf)
 {
@@ -164,7 +164,7 @@ static int victim_check(job_t *job)
                         "only %llu of %u", (unsigned long long)dropped, FORGED);
     failed |= job_result((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
                              (c->ctl_bad_cookie > 0),
-                         "each kind has its counter", "one stayed at zero");
+                         "each kind has its counter", "one counter remained 0");
     failed |= job_result(job->engine->num_peers == 1,
                          "no forged message created a peer", "%u peers",
                          job->engine->num_peers);
@@ -183,8 +183,9 @@ static int spoof_job(job_t *job)
     case 0: /* the victim */
         failed = victim_serve(job);
         failed |= victim_check(job);
-        failed |= job_result(received == 200, "the real peer is served",
-                             "%u of 200 messages", received);
+        failed |=
+            job_result(received == 200, "the messages of the real peer arrive",
+                       "%u of 200 messages", received);
         break;
     case 1:
         failed = attack(job);
@@ -214,6 +215,6 @@ int main(void)
 {
     int failed = job_run(3, NULL, 60, spoof_job);
 
-    return job_result(failed == 0, "all processes succeed", "%d did not",
+    return job_result(failed == 0, "all processes succeed", "%d failed",
                       failed);
 }

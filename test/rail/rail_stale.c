@@ -1,8 +1,8 @@
 /*
  * Tests late and unrequested input: messages for an iface whose slot now
- * belongs to another one, and replies to probes that were never sent. The test
- * also checks that the control thread releases a peer that the progress thread
- * has given up.
+ * belongs to another, and replies to probes that were never sent. The test also
+ * checks that the control thread releases a peer that the progress thread has
+ * given up.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -94,8 +94,8 @@ static int target(job_t *job)
     while ((word(job, FIRST_GOT) == 0) && (mrail_clock_now() < end)) {
         mrail_iface_progress(iface);
     }
-    failed = job_result(word(job, FIRST_GOT) == 1, "an iface gets its message",
-                        "it did not");
+    failed = job_result(word(job, FIRST_GOT) == 1,
+                        "an iface receives its message", "it did not");
     mrail_iface_destroy(iface);
     if (make_iface(job, on_second, &iface) != 0) {
         return 1;
@@ -105,10 +105,11 @@ static int target(job_t *job)
            (mrail_clock_now() < end)) {
         mrail_iface_progress(iface);
     }
-    failed |= job_result((second_got == 0) && (counters->rx_no_iface == 1),
-                         "a message for an iface that is gone reaches no other",
-                         "the next one got %u, %llu counted", second_got,
-                         (unsigned long long)counters->rx_no_iface);
+    failed |=
+        job_result((second_got == 0) && (counters->rx_no_iface == 1),
+                   "a message for a destroyed iface reaches no other iface",
+                   "the next iface received %u, %llu were counted", second_got,
+                   (unsigned long long)counters->rx_no_iface);
     mrail_iface_destroy(iface);
     return failed;
 }
@@ -165,8 +166,9 @@ static int probes(job_t *job, mrail_peer_t *peer)
     pthread_mutex_unlock(&job->engine->ctl_lock);
     return job_result(
         (after_wrong == 3) && (unexpected == 1) && (after_right == 0),
-        "only the answer to its probe shows that a peer lives",
-        "%u tries after another's, %u after its own", after_wrong, after_right);
+        "only the answer to its own probe proves that a peer is alive",
+        "%u attempts after another answer, %u after its own", after_wrong,
+        after_right);
 }
 
 static int given_up(job_t *job, mrail_peer_t *peer)
@@ -187,7 +189,7 @@ static int given_up(job_t *job, mrail_peer_t *peer)
     } while ((state != MRAIL_PEER_GONE) && (mrail_clock_now() < end));
     return job_result((state == MRAIL_PEER_GONE) &&
                           (lane_state == MRAIL_LANE_FAILED),
-                      "a peer that is given up is gone for control",
+                      "the control thread releases a peer that was given up",
                       "state %d, lane %d", state, lane_state);
 }
 
@@ -229,6 +231,6 @@ int main(void)
 {
     int failed = job_run(2, NULL, 60, stale_job);
 
-    return job_result(failed == 0, "all processes succeed", "%d did not",
+    return job_result(failed == 0, "all processes succeed", "%d failed",
                       failed);
 }

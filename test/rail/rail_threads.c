@@ -34,7 +34,7 @@ typedef struct worker {
     mrail_rkey_t *rkey;
 } worker_t;
 
-/* The information that processes exchange, for each rank and worker. */
+/* The information that processes exchange, per rank and worker. */
 typedef struct conn_info {
     uint8_t addr[MRAIL_IFACE_ADDR_MAX];
     uint8_t key[128];

@@ -102,11 +102,10 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
     mrail_ns_t end;
     int failed;
 
-    failed =
-        job_result(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
-                   "a message for the polled iface arrives", "it does not");
+    failed = job_result(job_wait(job, job->arg, 1, 3 * LIMIT_S) == 0,
+                        "a message for the polled iface arrives", "it did not");
     failed |=
-        job_result(unpolled->next == 0, "the other iface gets no callback",
+        job_result(unpolled->next == 0, "the other iface receives no callback",
                    "%u calls", unpolled->next);
     job_barrier(job, 1);
     end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
@@ -116,10 +115,11 @@ static int target(job_t *job, mrail_iface_t *late, unpolled_t *unpolled)
     for (unsigned i = 0; i < 1000; ++i) {
         mrail_iface_progress(late);
     }
-    failed |= job_result((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
-                         "later polling delivers all, once and in order",
-                         "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
-                         unpolled->wrong);
+    failed |=
+        job_result((unpolled->next == MESSAGES) && (unpolled->wrong == 0),
+                   "later polling delivers all messages, once and in order",
+                   "%u of %u, %u of them wrong", unpolled->next, MESSAGES,
+                   unpolled->wrong);
     job_barrier(job, 1);
     return failed;
 }
@@ -161,6 +161,6 @@ int main(void)
 {
     int failed = job_run(2, node, 60, unpolled_job);
 
-    return job_result(failed == 0, "both processes succeed", "%d did not",
+    return job_result(failed == 0, "both processes succeed", "%d failed",
                       failed);
 }

@@ -42,7 +42,7 @@ static int source(job_t *job)
         }
     } while ((ret == -EAGAIN) || ((ret == -EINPROGRESS) && !job->failed));
     /* If all operations had completed before the rails went down, the next
-     * operation waits and is then refused. */
+     * operation waits and then fails. */
     refused = (ret != 0) && (ret != -EAGAIN) && (ret != -EINPROGRESS);
     job_wait(job, &job->completed, posted, 2);
     took = (mrail_clock_now() - began) / MRAIL_NS_PER_MS;
@@ -51,7 +51,7 @@ static int source(job_t *job)
             (took < 1000 * (DEAD_S + 3)) && ((job->failed != 0) || refused) &&
             (job->completed == posted),
         "without a rail, operations fail in time",
-        "%u of %u ended, %u of them failed, after %llu ms", job->completed,
+        "%u of %u completed, %u of them failed, after %llu ms", job->completed,
         posted, job->failed, (unsigned long long)took);
 }
 
@@ -93,8 +93,9 @@ int main(void)
     int failed;
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
-    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* per try; there are eight */
+    setenv("UCX_MRAIL_TIMEOUT", "34s",
+           1); /* per attempt, of which there are eight */
     failed = job_run(2, node, 25, unreachable_job);
-    return job_result(failed == 0, "both processes succeed", "%d did not",
+    return job_result(failed == 0, "both processes succeed", "%d failed",
                       failed);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Delays the handling of each asynchronous event by 20 ms. Peers leave in the
-# meantime, so their lanes end before their events are handled. This seldom
-# happens in a single run, so the test runs several times.
+# meantime, so their lanes are closed before their events are handled. This
+# seldom happens in a single run, so the test runs several times.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

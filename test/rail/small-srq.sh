@@ -9,8 +9,8 @@ set -u
 need_built mrail-soft test/rail/many.rail
 export MRAIL_TEST_SOFT="$soft"
 
-# many BUFFERS RNR: runs rail_many with this many receive buffers. RNR says how
-# many RNR NAKs are expected: "none" or "some".
+# many BUFFERS RNR: runs rail_many with this many receive buffers. RNR is the
+# expected number of RNR NAKs: "none" or "some".
 many()
 {
     export MRAIL_TEST_SRQ_WR="$1" MRAIL_TEST_RNR="$2"

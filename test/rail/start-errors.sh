@@ -20,13 +20,13 @@ limited()
 }
 
 expect_run 'the engine opens' 0 '' rails "$build/rail_open"
-expect_run 'a locked-memory limit that suffices' 0 '' limited 8192
-expect_run 'a locked-memory limit that is too small' 3 \
+expect_run 'a sufficient locked-memory limit' 0 '' limited 8192
+expect_run 'a locked-memory limit that is too low' 3 \
     'cannot register .* the locked-memory limit is 64 kB; raise it' limited 64
-expect_run 'the limit is too small for the second rail' 3 \
+expect_run 'a limit that is too low for the second rail' 3 \
     'soft[1-3]: cannot register .* the locked-memory limit is 600 kB' \
     limited 600
-expect_run 'the limit is too small for the send buffers' 3 \
+expect_run 'a limit that is too low for the send buffers' 3 \
     'cannot register .* the locked-memory limit is 1700 kB' limited 1700
 expect_run 'an unknown device' 3 "there is no port 'nix'; devices of this host: soft0" \
     env UCX_MRAIL_DEVICES=soft0,nix "$MRAIL_TEST_SOFT" \

@@ -71,7 +71,7 @@ static void send_datagram(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
         if (mrail_rng_hit(&w.rng, w.loss_ppm)) {
             continue;
         }
-        CHECK(++w.num_datagrams < MAX_DATAGRAMS, "a flood of messages");
+        CHECK(++w.num_datagrams < MAX_DATAGRAMS, "too many messages in flight");
         d->to = (unsigned)(from == &w.side[0]);
         d->rail = rail;
         d->at_ns = fake_now_ns + below(3000000);
@@ -89,7 +89,7 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
     request_t *r = &w.requests[w.num_requests];
 
-    CHECK(++w.num_requests < MAX_REQUESTS, "a flood of requests");
+    CHECK(++w.num_requests < MAX_REQUESTS, "too many requests in flight");
     memset(r, 0, offsetof(request_t, data));
     r->qp = qp;
     r->at_ns = fake_now_ns + below(2000000);
@@ -140,18 +140,19 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
         return post_fake(qp, wr, bad);
     }
     lane = lane_of(qp, &side);
-    CHECK(lane != NULL, "posts to a QP of no lane");
+    CHECK(lane != NULL, "a request is posted to a QP without a lane");
     if (!has_failed(side)) {
         uint64_t bit = 1ull << lane->slot;
 
         CHECK(mrail_lane_is(lane, MRAIL_LANE_CONNECTED) ||
                   (mrail_lane_is(lane, MRAIL_LANE_CLOSES) && lane->drained),
-              "posts to a lane that is %s", mrail_lane_state_name(lane->state));
+              "a request is posted to a lane in state %s",
+              mrail_lane_state_name(lane->state));
         CHECK((lane->state == MRAIL_LANE_VALIDATING) ||
                   (lane->state == MRAIL_LANE_DRAINING) ||
                   (lane->state == MRAIL_LANE_DRAINING_REQUESTED) ||
                   ((lane->peer->up_mask | lane->peer->broken_mask) & bit),
-              "posts to a lane that was released");
+              "a request is posted to a released lane");
     }
     for (; wr != NULL; wr = wr->next) {
         send_request(qp, wr);
@@ -169,7 +170,7 @@ static void drop_request(unsigned i)
 void check_carried(const side_t *side, uint32_t op)
 {
     CHECK(side->carried[op] >= side->length[op],
-          "operation %u: only %u of %u bytes are there", op, side->carried[op],
+          "operation %u: only %u of %u bytes arrived", op, side->carried[op],
           side->length[op]);
 }
 
@@ -189,7 +190,7 @@ void check_seen(const side_t *from, uint32_t ops)
 
         CHECK((unseen->first >= ops) || (dest == NULL) ||
                   (dest->state == IBV_QPS_ERR),
-              "operation %u is written, and cannot be seen yet", unseen->first);
+              "operation %u is written but not visible yet", unseen->first);
     }
 }
 
@@ -201,12 +202,12 @@ void check_flushed(side_t *side, uint32_t ops, uint32_t sent)
         uint32_t op = side->flushed;
 
         CHECK(side->carried[op] >= side->length[op],
-              "a flush is over, and operation %u has %u of %u bytes", op,
+              "a flush completed, but operation %u has %u of %u bytes", op,
               side->carried[op], side->length[op]);
         side->done[op] |= side->buffered[op];
     }
     CHECK(other->received >= sent,
-          "a flush is over, and %u of %u messages have arrived",
+          "a flush completed, but %u of %u messages have arrived",
           other->received, sent);
     if (!other->dead && !has_failed(other)) {
         check_seen(side, ops);
@@ -231,7 +232,7 @@ static void add_unseen(side_t *side, const struct ibv_qp *qp, uint32_t op)
         ++unseen;
     }
     if (unseen == &side->unseen[side->num_unseen]) {
-        CHECK(++side->num_unseen <= MAX_UNSEEN, "a flood of QPs");
+        CHECK(++side->num_unseen <= MAX_UNSEEN, "too many QPs");
         *unseen = (unseen_t){qp, op};
     }
     unseen->first = MRAIL_MIN(unseen->first, op);
@@ -250,12 +251,12 @@ static void carry(const request_t *r, side_t *from, side_t *to)
     }
     CHECK((op < MAX_OPS) && (r->remote_address + r->length <=
                              PUT_ADDRESS(op) + from->length[op]),
-          "bytes of no operation");
-    CHECK(from->done[op] == 0, "operation %u touches memory when complete",
-          (unsigned)op);
+          "bytes that belong to no operation");
+    CHECK(from->done[op] == 0,
+          "operation %u accesses memory after its completion", (unsigned)op);
     if (r->opcode == IBV_WR_RDMA_WRITE) {
         CHECK(op >= to->passed,
-              "operation %u writes after what a fence put behind it",
+              "operation %u writes after work that a fence ordered behind it",
               (unsigned)op);
         check_fenced(from, to, from->behind[op]);
         add_unseen(from, r->qp, (uint32_t)op);
@@ -275,9 +276,9 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
     if (to->dead || has_failed(to)) {
         return IBV_WC_RETRY_EXC_ERR;
     }
-    CHECK(dest != NULL, "a request to a QP that is gone");
+    CHECK(dest != NULL, "a request to a destroyed QP");
     CHECK(fake_qp_dest(dest) == r->qp->qp_num,
-          "a request to a QP that is connected to another");
+          "a request to a QP that is connected to another QP");
     CHECK(dest->state >= IBV_QPS_RTR, "a request to a QP that cannot receive");
     if (dest->state == IBV_QPS_ERR) {
         return IBV_WC_RETRY_EXC_ERR;
@@ -287,7 +288,7 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
     } else {
         int there = fake_deliver(dest, r->data, r->length, IBV_WC_SUCCESS);
 
-        CHECK(there || w.breaks, "no buffer for a message");
+        CHECK(there || w.breaks, "no receive buffer for a message");
         if (!there) {
             /* Represents a retry of the request, which the caller simulates. */
             return IBV_WC_RNR_RETRY_EXC_ERR;
@@ -320,7 +321,8 @@ static void run_requests(void)
             ++i;
             continue;
         }
-        CHECK(lane_of(r->qp, &from) != NULL, "a request of no lane");
+        CHECK(lane_of(r->qp, &from) != NULL,
+              "a request that belongs to no lane");
         status = from->dead ? IBV_WC_SUCCESS : deliver_request(r, from);
         if (status == IBV_WC_RNR_RETRY_EXC_ERR) {
             w.num_rnr += !r->waited;
@@ -377,7 +379,7 @@ void pair_break(mrail_lane_t *lane, side_t *from)
     }
     qp->state = IBV_QPS_ERR;
     if (!reported) {
-        mrail_failover_request(lane, "an event of the device");
+        mrail_failover_request(lane, "an unexpected device event");
     }
 }
 
@@ -399,14 +401,14 @@ static void on_destroy(struct ibv_qp *qp)
             continue;
         }
         CHECK((lane != NULL) && has_failed(side),
-              "a QP goes, and a request of it is under way");
+              "a QP is destroyed with a request in flight");
         drop_request(i);
     }
     CHECK((lane == NULL) || has_failed(side) || (fake_num_completions(qp) == 0),
-          "a QP goes, and takes completions with it");
+          "a QP is destroyed with unpolled completions");
 }
 
-/* ---- creation and end ---- */
+/* ---- creation and cleanup ---- */
 
 static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
 {

@@ -71,8 +71,8 @@ typedef struct request {
     uint64_t wr_id;
     enum ibv_wr_opcode opcode;
     int signalled;
-    int waited; /* 1 if it found no buffer at first */
-    int held;   /* posted in state SQD: waits until the QP sends again */
+    int waited; /* 1 if it initially found no buffer */
+    int held;   /* posted in state SQD; waits until the QP resumes */
     uint64_t remote_address;
     uint32_t length;    /* bytes of all its data */
     uint8_t data[1024]; /* data of a SEND */
@@ -109,8 +109,8 @@ extern uint8_t pair_memory[PUT_SIZE]; /* registered on both sides */
         }                                                                      \
     } while (0)
 
-/* Creates the engines and connects them to the devices. Each callback gets its
- * side as argument. */
+/* Creates the engines and connects them to the devices. The argument of each
+ * callback is its side. */
 void pair_open(uint64_t seed, const mrail_iface_params_t *callbacks);
 void pair_close(void);
 

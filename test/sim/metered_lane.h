@@ -1,15 +1,15 @@
 /*
- * One lane of 400 Gb/s in virtual time, measured by windows of 1, 8 and 32
- * chunks, while another flow comes and goes. This is the situation of [ICCL]
- * 4.4, figure 15.
+ * One 400 Gb/s lane in virtual time, measured by windows of 1, 8 and 32 chunks,
+ * while another flow comes and goes. This is the situation of [ICCL] 4.4,
+ * figure 15.
  *
  * The paper gives the rate, the series (every 10 us), the windows, and the
  * arrival at 100 us. It states that the lane "converges to a lower and stable
  * throughput", but does not give the rates before that, the message size, or
  * the spread of completion times. This test assumes:
  *
- *   0 .. 100 us    the lane has the port to itself
- *   100 .. 260 us  the other flow sends in bursts: four times, the lane has a
+ *   0 .. 100 us    the lane has the port to itself 100 .. 260 us  the other
+ *   flow sends in bursts: four times, the lane has a
  *                  quarter of the rate for 20 us, then three quarters for 20 us
  *   260 .. 400 us  each has half of the rate
  *   400 .. 500 us  the other flow has ended
@@ -59,8 +59,8 @@ typedef struct metered_point {
  * ends. */
 double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p);
 
-/* Fills in points[METERED_POINTS], at 10, 20, ... 500 us. Equal seeds give
- * equal points. */
+/* Fills in points[METERED_POINTS], at 10, 20, ... 500 us. The same seed gives
+ * the same points. */
 void metered_run(uint64_t seed, metered_point_t *points);
 
 /* Results of one window. All except the delays are fractions of

@@ -12,7 +12,7 @@
 
 #define PEER_ID 0x100000ull
 #define PEER_COOKIE 0xc00c1e000000ull
-/* Time after which the NIC gives up a request without an answer. */
+/* Time after which the NIC gives up on an unacknowledged request. */
 #define RETRY_LIMIT (8 * MRAIL_NS_PER_SEC)
 #define DATAGRAMS_PER_TURN 64 /* as in control_poll.c */
 
@@ -69,7 +69,7 @@ static void reply(script_peer_t *peer, unsigned rail,
     if (num_replies == replies_size) {
         replies_size = MRAIL_MAX(1024u, 2 * replies_size);
         replies = realloc(replies, replies_size * sizeof(*replies));
-        FUZZ_CHECK(replies != NULL, "no memory");
+        FUZZ_CHECK(replies != NULL, "out of memory");
     }
     replies[num_replies++] =
         (reply_t){.peer = peer->index, .rail = rail, .msg = *msg};
@@ -97,7 +97,8 @@ static void open_lane(script_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     script_lane_t *lane = &peer->lanes[msg->lane.slot];
 
-    FUZZ_CHECK(mrail_list_empty(&lane->requests), "a lane with requests");
+    FUZZ_CHECK(mrail_list_empty(&lane->requests),
+               "a lane is opened while requests are in flight");
     lane->qpn = msg->lane.qpn;
     lane->qp = fake_find_qp(lane->qpn);
     FUZZ_CHECK(lane->qp != NULL, "a lane without a QP");
@@ -174,7 +175,7 @@ static script_peer_t *peer_of_cookie(uint64_t cookie)
 {
     uint64_t index = cookie - PEER_COOKIE;
 
-    FUZZ_CHECK(index < script.num_peers, "a message to nobody");
+    FUZZ_CHECK(index < script.num_peers, "a message to an unknown peer");
     return &script.peers[index];
 }
 
@@ -359,7 +360,8 @@ static void complete(script_lane_t *lane, mrail_ns_t until_ns,
     mrail_list_del(&lane->busy);
 }
 
-/* A request without an answer ends with an error, and so does its QP. */
+/* An unacknowledged request completes with an error, and its QP enters the
+ * error state. */
 static void serve_lane(script_lane_t *lane)
 {
     const request_t *oldest = mrail_list_head(&lane->requests, request_t, list);
@@ -409,7 +411,7 @@ static void keep_request(script_lane_t *lane, uint64_t wr_id)
 {
     request_t *request = malloc(sizeof(*request));
 
-    FUZZ_CHECK(request != NULL, "no memory");
+    FUZZ_CHECK(request != NULL, "out of memory");
     *request = (request_t){.wr_id = wr_id, .post_ns = fake_now_ns};
     mrail_list_add_tail(&lane->requests, &request->list);
     if (mrail_list_empty(&lane->busy)) {
@@ -425,7 +427,7 @@ static void take_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
             ? NULL
             : (const mrail_data_hdr_t *)(uintptr_t)wr->sg_list[0].addr;
 
-    FUZZ_CHECK(lane != NULL, "a request on a lane that is not connected");
+    FUZZ_CHECK(lane != NULL, "a request is posted on an unconnected lane");
     if ((qp->state != IBV_QPS_ERR) && !lane->closed &&
         is_reachable(lane->peer, lane->rail)) {
         if ((wr->opcode == IBV_WR_SEND) && (hdr != NULL)) {
@@ -490,8 +492,8 @@ static int can_deliver(const script_lane_t *lane)
            is_reachable(lane->peer, lane->rail);
 }
 
-/* Returns 0 if the engine has no receive buffer, in which case the NIC tries
- * again. */
+/* Returns 0 if the engine has no receive buffer, in which case the NIC
+ * retries. */
 static int send_ack(script_lane_t *lane)
 {
     mrail_data_hdr_t hdr;
@@ -687,7 +689,7 @@ int script_await(int (*is_done)(void), mrail_ns_t limit_ns, mrail_ns_t step_ns)
     return 1;
 }
 
-/* ---- start and end ---- */
+/* ---- start and cleanup ---- */
 
 static void count_warnings(mrail_log_level_t level, const char *file,
                            unsigned line, const char *text)
@@ -702,7 +704,7 @@ static void configure(mrail_config_t *config, const script_params_t *params)
     config->max_qps = params->max_qps;
     config->rx_queue_len = params->rx_queue_len;
     config->lanes_per_rail = 1;
-    /* The scripted peers have no memory for larger segments. */
+    /* The scripted peers' buffers cannot hold larger segments. */
     config->seg_size = 4096;
 }
 
@@ -715,7 +717,7 @@ static void start_peers(unsigned count)
     lane_of_qpn = calloc(num_qpns, sizeof(script_lane_t *));
     FUZZ_CHECK((script.peers != NULL) && (owing != NULL) &&
                    (lane_of_qpn != NULL),
-               "no memory");
+               "out of memory");
     num_owing = 0;
     for (unsigned i = 0; i < count; ++i) {
         script.peers[i].index = i;
@@ -735,7 +737,7 @@ static void start_memory(void)
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
 
     put_memory = malloc(SCRIPT_PUT_MAX);
-    FUZZ_CHECK(put_memory != NULL, "no memory");
+    FUZZ_CHECK(put_memory != NULL, "out of memory");
     for (size_t i = 0; i < SCRIPT_PUT_MAX; ++i) {
         put_memory[i] = put_byte(i);
     }

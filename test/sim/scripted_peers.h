@@ -3,7 +3,7 @@
  *
  * A scripted peer answers control messages and requests, acknowledges and
  * checks messages, and sends its own. It may vanish without notice. A rail may
- * lose everything without an event, or report that its port is down. Each
+ * lose all packets without an event, or report that its port is down. Each
  * message carries its number, so both ends check order and content. Only one
  * engine exists at a time.
  */
@@ -23,7 +23,7 @@
 typedef struct script_peer script_peer_t;
 
 typedef struct script_lane {
-    struct ibv_qp *qp; /* QP at the engine's end; NULL: there is no lane */
+    struct ibv_qp *qp; /* QP at the engine's end; NULL if there is no lane */
     script_peer_t *peer;
     uint32_t qpn;
     uint16_t slot;
@@ -46,7 +46,7 @@ struct script_peer {
     unsigned index;
     mrail_ep_t *ep;
     uint8_t vanished;
-    uint8_t lost_rails; /* bit i: nothing of this peer gets through on rail i */
+    uint8_t lost_rails;     /* bit i: rail i loses all packets of this peer */
     uint8_t has_said_hello; /* a HELLO of the engine arrived */
     uint8_t owing;          /* entry in the list of peers that owe an ACK */
     unsigned num_failed;    /* calls of ep_failed() */
@@ -75,7 +75,7 @@ typedef struct script {
     unsigned num_peers;
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
-    int lost_rails; /* bit i: rail i loses everything */
+    int lost_rails; /* bit i: rail i loses all packets */
     unsigned wrong; /* messages with a wrong number or content */
     unsigned num_control[MRAIL_CTL_LAST]; /* control messages of the engine */
     unsigned lost_control[SCRIPT_RAILS];  /* control messages on a lost rail */
@@ -103,12 +103,12 @@ void script_connect(unsigned first, unsigned last, int all);
 
 /* Runs for a time, in steps of `step_ns`. */
 void script_run(mrail_ns_t duration_ns, mrail_ns_t step_ns);
-/* Lets everything that is in flight arrive, and polls. No time passes. */
+/* Delivers everything in flight, and polls. No time passes. */
 void script_settle(void);
-/* Runs one turn of the control thread. */
+/* Runs one iteration of the control thread. */
 void script_run_control(void);
-/* Runs until the function returns 1, but at most for `limit_ns`. Returns 1 if
- * it did. */
+/* Runs until the function returns 1, for at most `limit_ns`. Returns 1 if it
+ * did. */
 int script_await(int (*is_done)(void), mrail_ns_t limit_ns, mrail_ns_t step_ns);
 
 /* The engine sends a message to the peer. Returns 1, or 0 if that is not
@@ -126,14 +126,14 @@ int script_put(script_peer_t *peer, size_t length);
  * have not vanished. */
 int script_all_delivered(void);
 
-/* The rail loses everything without an event. */
+/* The rail loses all packets without an event. */
 void script_lose_rail(unsigned rail);
-/* The rail carries everything again, without an event. */
+/* The rail works again, without an event. */
 void script_mend_rail(unsigned rail);
 /* The port of the rail goes down or comes up, with an event. */
 void script_port_down(unsigned rail);
 void script_port_up(unsigned rail);
-/* The device of the rail is lost, with an event. */
+/* The rail's device is lost, with an event. */
 void script_fatal(unsigned rail);
 
 /* Returns the number of bytes that the process has allocated, not counting the

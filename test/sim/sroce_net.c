@@ -246,7 +246,7 @@ struct ibv_wc net_wait(net_t *w, sroce_cq_t *cq)
 
     while (sroce_cq_poll(cq, 1, &wc) == 0) {
         if (!sroce_sim_step(w->sim) && (sroce_cq_pending(cq) == 0)) {
-            fail_msg("seed %llu: no completion, and nothing left to happen",
+            fail_msg("seed %llu: no completion, and no event is pending",
                      (unsigned long long)w->p.seed);
         }
     }

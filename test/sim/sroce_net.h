@@ -92,7 +92,7 @@ int net_send(net_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
 struct ibv_wc net_wait(net_t *w, sroce_cq_t *cq);
 void net_expect(net_t *w, sroce_cq_t *cq, uint64_t wr_id,
                 enum ibv_wc_status status);
-/* Runs until no event is left, at most for 100 virtual seconds. */
+/* Runs until no event is left, for at most 100 virtual seconds. */
 void net_run_until_idle(net_t *w);
 /* Returns 1 if this event was raised. Discards all others. */
 int net_saw_event(net_t *w, enum ibv_event_type type, const void *user);
@@ -107,8 +107,8 @@ void net_fill(uint8_t *p, uint32_t tag, uint32_t length);
  * correct. */
 uint32_t net_match(const uint8_t *p, uint32_t tag, uint32_t length);
 
-/* The seeds to run are only N if MRAIL_TEST_SEED=N is set, or else 1 to
- * count. */
+/* The seeds to run: only N if MRAIL_TEST_SEED=N is set, otherwise 1 to
+ * `count`. */
 uint64_t net_first_seed(void);
 unsigned net_num_seeds(unsigned count);
 /* Prints how to replay a seed. Call it when the seed starts. */

@@ -1,11 +1,11 @@
 /*
  * Tests one process with thousands of peers over four rails. An idle peer must
- * be small, and nothing may visit it: no poll, no timer, and no error of
- * another peer. Connecting must be lazy and paced. All messages must arrive in
- * order while peers vanish and rails die.
+ * be small, and no poll, timer or other peer's error may access it. Connecting
+ * must be lazy and paced. All messages must arrive in order while peers vanish
+ * and rails die.
  *
- * Visits are counted by touch_trap.h: the memory of idle peers is made
- * inaccessible, and each access to it counts.
+ * Accesses are counted by touch_trap.h, which makes the memory of idle peers
+ * inaccessible.
  */
 #include "config.h"
 #include "scripted_peers.h"
@@ -27,7 +27,7 @@
 #define PEER_BYTES 4096u
 #define LANE_BYTES 1024u
 #define RX_QUEUE_LEN 4096u
-/* Limit on the number of peers that connect at the same time. */
+/* Maximum number of peers that connect at the same time. */
 #define CONNECTING 512u
 /* Blocks of idle peers that may be touched for each hot peer: neighbours in
  * lists and in a hash table. */
@@ -146,7 +146,7 @@ static void test_an_idle_peer_is_small(void **state)
     size_t before, first, all;
 
 #ifdef TEST_SANITIZED
-    puts("a sanitizer's allocator does not count for mallinfo2()");
+    puts("mallinfo2() does not count with a sanitizer's allocator");
     skip();
 #endif
     start(32768);
@@ -195,11 +195,11 @@ static void test_an_idle_peer_holds_no_send_buffers(void **state)
     assert_int_equal(script.engine->tx_big.num_used, 0);
 }
 
-/* ---- visits ---- */
+/* ---- accesses to idle peers ---- */
 
 static size_t idle_from, idle_to;
 
-/* Connects `hot` peers, then all others, which stay idle. */
+/* Connects `hot` peers, then all other peers, which stay idle. */
 static void connect_hot_and_idle(unsigned hot, unsigned max_qps, int all)
 {
     start(max_qps);
@@ -290,12 +290,12 @@ static void test_a_lost_peer_touches_no_idle_peer(void **state)
     assert_int_equal(script.engine->num_peers, MANY - 1);
 }
 
-/* The budget of QPs is exhausted, and hot peers request lanes that idle peers
+/* The QP budget is exhausted, and hot peers request lanes that idle peers
  * have. */
 static void test_a_search_for_lanes_is_bounded(void **state)
 {
     connect_hot_and_idle(HOT, MANY + MANY / 2, 0);
-    /* The first lanes of all peers leave room for 128 more peers. */
+    /* After the first lanes of all peers, 128 QPs are left. */
     script_connect(HOT, 2 * HOT, 1);
     for (unsigned i = 2 * HOT; i < 4 * HOT; ++i) {
         mrail_iface_enter(script.iface);
@@ -304,8 +304,8 @@ static void test_a_search_for_lanes_is_bounded(void **state)
     }
     watch();
     script_run(500 * MS, MS);
-    /* The 128 peers that request lanes have blocks of their own. In addition,
-     * each of up to six searches may touch 256 blocks. */
+    /* The 128 peers that request lanes have their own blocks. In addition, each
+     * of up to six searches may touch 256 blocks. */
     assert_touched("searches for lanes", 2 * HOT * 4 + 6 * 256);
 }
 
@@ -322,8 +322,9 @@ static void test_connecting_is_lazy(void **state)
     assert_int_equal(script.engine->num_qps, 0);
 }
 
-/* All peers get a message together. Each must connect with one HELLO and one
- * LANE_REQ, and only a limited number may connect at the same time. */
+/* All peers are sent a message at the same time. Each must connect with one
+ * HELLO and one LANE_REQ, and only a limited number may connect at the same
+ * time. */
 static void test_connecting_is_paced(void **state)
 {
     mrail_ns_t begin_ns;
@@ -340,7 +341,7 @@ static void test_connecting_is_paced(void **state)
     assert_true(script.max_connecting <= CONNECTING);
 }
 
-/* A peer that does not answer must not keep the others from connecting. */
+/* A peer that does not answer must not prevent other peers from connecting. */
 static void test_silent_peers_do_not_delay_others(void **state)
 {
     start(32768);
@@ -411,7 +412,7 @@ static void test_hot_peers(void **state)
     assert_int_equal(script.completed, 4 * HOT);
 }
 
-/* ---- peers and rails that go ---- */
+/* ---- peers and rails that fail ---- */
 
 static int vanished_are_reported(void)
 {
@@ -453,8 +454,8 @@ static void test_a_tenth_vanishes(void **state)
     assert_traffic_arrives(10 * SECOND);
 }
 
-/* In every interval, each idle peer must get one request, but not all peers at
- * once. */
+/* In every interval, each idle peer must receive one request, but not all peers
+ * at the same time. */
 static void test_keepalives_are_spread(void **state)
 {
     uint64_t before, most = 0, total;
@@ -492,7 +493,7 @@ static void check_lost_rail(void (*lose)(unsigned rail), const char *what)
     warnings = script.num_warnings;
     lose(rail);
     assert_traffic_arrives(5 * SECOND);
-    /* From now on the rail carries nothing but a few datagrams. */
+    /* From now on, the rail carries only a few datagrams. */
     script_run(SECOND, MS);
     lost = script.lost_requests;
     add_traffic(0, MANY, 4);

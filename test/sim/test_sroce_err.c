@@ -19,7 +19,7 @@ static const sroce_counters_t *cnt(const net_t *w, int side)
 
 static void test_retry_exceeded(void **state)
 {
-    /* Timeout 10 is 4.194304 ms. It applies to each of five tries. */
+    /* Timeout 10 is 4.194304 ms. It applies to each of five attempts. */
     net_params_t p = {
         .timeout = 10, .retry_cnt = 4, .link = {.delay_ns = 1000}};
     mrail_ns_t start, t = 4194304;
@@ -188,7 +188,7 @@ static void test_local_protection(void **state)
     net_cleanup(&w);
 }
 
-/* Keys of destroyed regions must be refused, and must not be reused soon. */
+/* Keys of destroyed regions must be rejected, and must not be reused soon. */
 static void test_stale_key(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};

@@ -138,8 +138,8 @@ static int drop_third(void *arg, unsigned from, unsigned to, uint8_t *data,
 }
 
 /* A responder may process requests strictly in order, as rdma_rxe does. It then
- * sends all of a READ before it processes the request for the lost part. No
- * timeout may expire while responses arrive. */
+ * sends all of a READ before it processes the request for the lost part.
+ * Timeouts must not expire while responses arrive. */
 static void test_read_lost_early(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};

@@ -137,7 +137,7 @@ static void test_atomics(void **state)
     net_expect(&w, w.side[0].scq, 0, IBV_WC_SUCCESS);
     assert_int_equal(*result, 99);
     assert_int_equal(*target, 99);
-    /* The responder refuses an address that is not aligned to eight bytes. */
+    /* The responder rejects an address that is not aligned to eight bytes. */
     assert_int_equal(post_atomic(&w, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 60, 0),
                      0);
     net_expect(&w, w.side[0].scq, 0, IBV_WC_REM_INV_REQ_ERR);
@@ -428,7 +428,7 @@ static void test_urgent(void **state)
         net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, 0, 8, 0);
     }
     assert_true(sroce_qp_urgent(qp));
-    /* All 16 requests leave as one run of equal packets. */
+    /* All 16 requests leave as one run of equal-sized packets. */
     assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
                      16);
     assert_int_equal(run.seg_bytes * 16, run.length);
@@ -461,7 +461,7 @@ static void test_turns(void **state)
     }
     assert_int_equal(responses, 4);
     /* The test pulled packets that the simulation never saw. They count as lost
-     * and are sent again. */
+     * and are retransmitted. */
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
     net_expect(&w, w.side[1].scq, 1, IBV_WC_SUCCESS);
     net_run_until_idle(&w);

@@ -98,8 +98,8 @@ static void test_down(void **state)
     assert_int_equal(sroce_sim_event_get(run.w.sim, &event), 1);
     assert_int_equal(event.node, 1);
     assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
-    /* Packets are lost until the port returns. The next timeout then sends them
-     * again. */
+    /* Packets are lost until the port returns. The next timeout then
+     * retransmits them. */
     assert_true(write_takes(&run, 0, 100, IBV_WC_SUCCESS) >= 9 * MS);
     assert_true(sroce_sim_now(run.w.sim) < run.start + 20 * MS);
     assert_int_equal(sroce_sim_event_get(run.w.sim, &event), 1);

@@ -78,7 +78,7 @@ static uint64_t driver_rate(const driver_t *driver)
     return mrail_tele_sums_rate(&driver->sums);
 }
 
-/* Posts `count` segments at once. After that, each takes serve_ns. */
+/* Posts `count` segments in one batch. After that, each takes serve_ns. */
 static void driver_serve(driver_t *driver, unsigned count, mrail_ns_t serve_ns)
 {
     mrail_ns_t post_ns = driver->now_ns;
@@ -182,8 +182,8 @@ static void test_mixed_gap(void **state)
     assert_int_equal(driver_rate(&driver), FULL * 8 / 12);
 }
 
-/* After a pause of the process, a poll returns up to 16 completions at once,
- * which is more than a window. The rate of the lane is unchanged. */
+/* After a pause of the process, one poll returns up to 16 completions, which is
+ * more than a window. The rate of the lane is unchanged. */
 static void test_batches(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {

@@ -34,7 +34,7 @@ void *__wrap_calloc(size_t count, size_t size)
         (pages * PAGE > memory_size - used)) {
         return __real_calloc(count, size);
     }
-    block = memory + used; /* the pages are zero, because none is used twice */
+    block = memory + used; /* the pages are zero, because none is reused */
     ++num_blocks;
     for (size_t i = 0; i < pages; ++i) {
         block_of_page[used / PAGE + i] = num_blocks;
@@ -59,7 +59,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
 
     if ((memory == NULL) || (address < memory + watch_from) ||
         (address >= memory + watch_to)) {
-        signal(SIGSEGV, SIG_DFL); /* a fault of the program itself */
+        signal(SIGSEGV, SIG_DFL); /* a fault in the program itself */
         return;
     }
     block = block_of_page[offset / PAGE];

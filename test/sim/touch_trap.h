@@ -25,7 +25,7 @@ void touch_trap_watch(size_t from, size_t to);
 /* Ends the watch. Returns the number of blocks that were touched. */
 unsigned touch_trap_touched(void);
 
-/* Frees everything. No block may be in use. */
+/* Frees everything. All blocks must be unused. */
 void touch_trap_end(void);
 
 #endif

@@ -10,7 +10,8 @@ PATH=$PATH:/usr/sbin:/sbin
 need slurmctld slurmd srun scancel munged
 mrail=$build/stage/bin/mrail
 [ -x "$mrail" ] || bail_out "$mrail is not installed"
-# A Slurm job around this test must not be visible to its own Slurm.
+# If this test runs inside a Slurm job, that job must not be visible to the
+# test's own Slurm.
 for name in $(env | grep -oE '^SLURM_[A-Z_0-9]+'); do
     unset "$name"
 done
@@ -68,7 +69,7 @@ nodes_are_idle()
     [ "$(sinfo -h -N -o %T 2>/dev/null | grep -c idle)" = 2 ]
 }
 
-# Ends the daemons. They write files until they have ended.
+# Stops the daemons, and waits because they write files until they exit.
 end_cluster()
 {
     for daemon in node0 node1 slurmctld munged; do
@@ -89,8 +90,8 @@ mkdir -p "$tmp/state" "$tmp/node0/tmp" "$tmp/node1/tmp"
 chmod 755 "$tmp" # munged's clients must reach its socket
 munge_starts >"$tmp/out" 2>&1 || bail_out "munged: $(tail -n 1 "$tmp/out")"
 { slurmctld && slurmd -N node0 && slurmd -N node1; } >"$tmp/out" 2>&1 ||
-    bail_out "the daemons of Slurm: $(tail -n 1 "$tmp/out")"
-await 30 nodes_are_idle || bail_out "the nodes: $(sinfo 2>&1 | tail -n 1)"
+    bail_out "the Slurm daemons did not start: $(tail -n 1 "$tmp/out")"
+await 30 nodes_are_idle || bail_out "the nodes are not idle: $(sinfo 2>&1 | tail -n 1)"
 if ! srun --mpi=list 2>&1 | grep -q pmix; then
     skip_all "this Slurm has no PMIx"
 fi
@@ -107,7 +108,7 @@ step()
 # shellcheck disable=SC2016 # expanded by the ranks
 step "$mrail" run --soft 2x2 -- \
     sh -c 'echo "node $SLURM_NODEID $MRAIL_SOFT_NODE"' >"$tmp/nodes" 2>&1
-is 'ranks of a Slurm node are on one emulated node' \
+is 'ranks on a Slurm node are on one emulated node' \
     '2 node 0 0;2 node 1 1' \
     "$(sort "$tmp/nodes" | uniq -c | awk '{$1 = $1; print}' | paste -sd ';')"
 
@@ -116,20 +117,20 @@ step "$mrail" run --soft 2x2 --rate 50MB/s --bind-rails -- \
     >"$tmp/job" 2>&1
 succeeded 'srun: MPI_Alltoallv on software rails'
 cp "$tmp/job" "$tmp/out"
-expect 'all data is right' "$tmp/job" ' ok$'
-expect 'coll/mrail planned it' "$tmp/job" '4194304 .* [1-9][0-9.]* % .* ok$'
-expect 'mrail carried it' "$tmp/job" '4 ranks, mrail,'
+expect 'all data is correct' "$tmp/job" ' ok$'
+expect 'coll/mrail planned the exchange' "$tmp/job" '4194304 .* [1-9][0-9.]* % .* ok$'
+expect 'mrail carried the exchange' "$tmp/job" '4 ranks, mrail,'
 
-# mpirun, started inside an allocation, starts its daemons by srun.
+# mpirun, started inside an allocation, starts its daemons with srun.
 timeout 100 salloc --quiet -N 2 --ntasks-per-node=2 \
     "$mrail" run -np 4 --soft 2x2 -- \
     "$mrail" bench alltoallv --sizes 1m --iterations 3 >"$tmp/out" 2>&1
 succeeded 'mrail run in an allocation'
-expect 'all data is right' "$tmp/out" ' ok$'
+expect 'all data is correct' "$tmp/out" ' ok$'
 
 # ---- a running step ----
 
-# is_seen: telemetry names the step's job in each of the four ranks.
+# is_seen: succeeds if the telemetry of all four ranks names the step's job.
 is_seen()
 {
     "$mrail" top --json >"$tmp/top" 2>/dev/null &&
@@ -149,7 +150,7 @@ step "$mrail" run --soft 2x2 --session "$session" -- \
     >"$tmp/killed" 2>&1 &
 check 'telemetry names the job and its step' await 30 is_seen
 if is_gone; then
-    not_ok 'the step runs' 'there is no process of it' "$tmp/killed"
+    not_ok 'the step runs' 'there is no process of the step' "$tmp/killed"
 fi
 timeout 60 srun --quiet --mpi=none --jobid="$(squeue -h -o %i | head -n 1)" \
     --overlap -N 2 --ntasks-per-node=1 --label "$mrail" top --count 1 \
@@ -168,12 +169,12 @@ is 'no file of the step is left' '' \
 "$mrail" top --clean >"$tmp/out" 2>&1
 is 'mrail top --clean removes the telemetry of the step' '' "$(ls "$tap_pages")"
 
-# ---- mistakes ----
+# ---- user errors ----
 
-expect_run 'tasks without PMIx are refused' failure 'add --mpi=pmix' \
+expect_run 'tasks without PMIx are rejected' failure 'add --mpi=pmix' \
     timeout 60 srun --quiet --mpi=none -N 2 "$mrail" run --soft 2x2 -- true
-expect_run '-np is refused under srun' failure 'already started the ranks' \
+expect_run '-np is rejected under srun' failure 'already started the ranks' \
     step "$mrail" run --soft 2x2 -np 4 -- true
-expect_run 'an option of mpirun is refused under srun' failure \
+expect_run 'an mpirun option is rejected under srun' failure \
     'map-by cannot be used: it is an option of mpirun' step "$mrail" run --soft 2x2 --map-by node -- true
 finish

@@ -120,8 +120,7 @@ static void add_fault_counts(const mrail_counters_t *counters)
                        __ATOMIC_RELAXED);
 }
 
-/* Starts `mrail soft ctl` with one or two words. Returns the pid of its
- * process. */
+/* Starts `mrail soft ctl` with one or two words. Returns its process ID. */
 static pid_t ctl(const char *word, const char *next)
 {
     const char *soft = getenv("MRAIL_TEST_SOFT");
@@ -182,10 +181,10 @@ static int stress_job(job_t *job)
     transfer_look(t);
     why = transfer_wrong(t);
     if ((job->rank == 0) && (stop(injector) != 0) && (why == NULL)) {
-        why = "the script was not played";
+        why = "the fault script did not run to its end";
     }
     if (why == NULL) {
-        why = (state == TRANSFER_RUNS)     ? "it hangs"
+        why = (state == TRANSFER_RUNS)     ? "the exchange hangs"
               : (state == TRANSFER_FAILED) ? "the peer was given up"
                                            : NULL;
     }
@@ -275,10 +274,11 @@ int main(void)
     failed = (unsigned)job_result(failed == 0, name, "%llu failed",
                                   (unsigned long long)failed);
     if (!one) {
-        snprintf(name, sizeof(name),
-                 "faults had an effect: %llu lanes failed, %llu requests again",
-                 (unsigned long long)stress.fault_counts->lanes_failed,
-                 (unsigned long long)stress.fault_counts->again);
+        snprintf(
+            name, sizeof(name),
+            "faults had an effect: %llu lanes failed, %llu requests replayed",
+            (unsigned long long)stress.fault_counts->lanes_failed,
+            (unsigned long long)stress.fault_counts->again);
         failed |= (unsigned)job_result(
             (stress.fault_counts->lanes_failed >= count / 4) &&
                 (stress.fault_counts->again != 0),

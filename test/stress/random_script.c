@@ -19,8 +19,8 @@ const char *const random_script_names[RANDOM_SCRIPT_KINDS] = {
 };
 
 typedef struct line {
-    uint32_t at_us; /* 0: starts after a number of packets or bytes instead */
-    unsigned order; /* preserves the order of lines with equal times */
+    uint32_t at_us; /* 0 if it starts after a number of packets or bytes */
+    unsigned order; /* preserves the order of lines with the same time */
     char text[128];
     size_t length;
 } line_t;
@@ -57,7 +57,7 @@ static uint32_t below(writer_t *w, uint32_t bound)
     return mrail_rng_below(&w->rng, bound);
 }
 
-/* Disturbs a rail. Some traffic still gets through. */
+/* Disturbs a rail. Some packets still arrive. */
 static void degrade(writer_t *w)
 {
     switch (below(w, 6)) {

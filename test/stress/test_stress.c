@@ -1,10 +1,10 @@
 /*
  * Runs exchanges (transfer.h) between two complete engines on simulated rails,
- * in virtual time, under random fault scripts (random_script.h). No byte may be
- * lost, duplicated, changed or late, and nothing may hang.
+ * in virtual time, under random fault scripts (random_script.h). Bytes must not
+ * be lost, duplicated, changed or late, and exchanges must not hang.
  *
  * MRAIL_TEST_SEED=N replays one exchange. MRAIL_TEST_SEEDS=N and
- * MRAIL_TEST_FIRST=N set the number of seeds and the first one.
+ * MRAIL_TEST_FIRST=N set the number of seeds and the first seed.
  * MRAIL_TEST_TRACE prints the script and the log.
  */
 #include "config.h"
@@ -61,8 +61,8 @@ static struct {
     process_t process[2];
 } s;
 
-/* Must contain only numbers, because the sums over all workers are formed field
- * by field. */
+/* Must contain only numbers, because the workers' values are summed field by
+ * field. */
 typedef struct totals {
     uint64_t transfers[RANDOM_SCRIPT_KINDS];
     uint64_t given_up;
@@ -102,7 +102,7 @@ static void fail(const char *what)
     _Exit(1);
 }
 
-/* ---- outside of the engine ---- */
+/* ---- outside the engine ---- */
 
 int mrail_control_thread_start(mrail_engine_t *engine)
 {
@@ -180,7 +180,7 @@ static void open_process(unsigned side)
     configure(&config, side);
     sim_verbs_as(side);
     if (mrail_engine_create(&config, &p->engine) != 0) {
-        fail("no engine");
+        fail("cannot open the engine");
     }
     mrail_config_cleanup(&config);
     p->engine->id = 1 + (side ^ (s.seed & 1));
@@ -191,13 +191,13 @@ static void open_process(unsigned side)
     mrail_control_init(&p->timers, p->engine);
     p->transfer = transfer_create(p->engine, s.seed, side);
     if (p->transfer == NULL) {
-        fail("no transfer");
+        fail("cannot create the transfer");
     }
 }
 
 /* Stops both processes, one after the other, and lets them continue. If only
- * one were stopped, the other one would give up the stopped process after a
- * while. A separate generator keeps the other random numbers unchanged. */
+ * one were stopped, the other would give up the stopped process after a while.
+ * A separate generator keeps the other random numbers unchanged. */
 static void choose_stop(void)
 {
     mrail_ns_t from_ns = mrail_clock_now(), for_ns;
@@ -236,11 +236,11 @@ static void open_fixture(void)
     for (unsigned i = 0; i < 2; ++i) {
         transfer_address(s.process[!i].transfer, &address);
         if (transfer_connect(s.process[i].transfer, &address) != 0) {
-            fail("no endpoint");
+            fail("cannot create the endpoint");
         }
     }
     if (sroce_sim_script(s.sim, s.script, 2, s.num_rails) != 0) {
-        fail("no memory for the script");
+        fail("out of memory for the script");
     }
     choose_stop();
 }
@@ -370,7 +370,7 @@ static int is_over(const process_t *p)
     return p->state != TRANSFER_RUNS;
 }
 
-/* Returns 1 if at least one side has learned the rails of the other. An address
+/* Returns 1 if at least one side has learned the other side's rails. An address
  * names only one rail. If that rail fails at either end before any message has
  * arrived, the other rails remain unknown. */
 static int are_connected(void)
@@ -400,7 +400,7 @@ static void run_seed(uint64_t seed)
     while (!is_over(&s.process[0]) || !is_over(&s.process[1])) {
         run_step(MRAIL_NS_NEVER - 1);
         if (mrail_clock_now() > LIMIT_NS) {
-            fail("it hangs");
+            fail("the exchange hangs");
         }
     }
     /* Wait for late packets to arrive. */
@@ -412,7 +412,7 @@ static void run_seed(uint64_t seed)
         }
         if ((s.process[i].state == TRANSFER_FAILED) &&
             (s.kind != RANDOM_SCRIPT_CUT) && are_connected()) {
-            fail("a peer that could be reached was given up");
+            fail("a reachable peer was given up");
         }
     }
     total->unmet += (s.kind == RANDOM_SCRIPT_SURVIVOR) && !are_connected();
@@ -483,7 +483,7 @@ static totals_t add_up(const totals_t *totals, unsigned jobs)
 static void print_totals(const totals_t *t, uint64_t first, uint64_t count)
 {
     printf("# %.3f GB, %llu packets, %.1f virtual seconds, %llu lanes failed, "
-           "%llu requests again, %llu sides gave their peer up, %llu pairs "
+           "%llu requests replayed, %llu sides gave up their peer, %llu pairs "
            "never met, %llu were stopped for a while\n",
            (double)t->bytes * 1e-9, (unsigned long long)t->packets,
            (double)t->virtual_ns * 1e-9, (unsigned long long)t->lanes_failed,
@@ -529,8 +529,8 @@ int main(void)
     if (!one && ((sum.lanes_failed < count / 4) || (sum.given_up == 0) ||
                  (sum.again == 0) || (sum.stopped < count / 8) ||
                  (sum.unmet > count / 500))) {
-        printf("not ok - stress: %llu lanes failed, %llu requests were sent "
-               "again, %llu peers given up, %llu pairs never met, %llu were "
+        printf("not ok - stress: %llu lanes failed, %llu requests were "
+               "replayed, %llu peers given up, %llu pairs never met, %llu were "
                "stopped: too few faults for a stress test\n",
                (unsigned long long)sum.lanes_failed,
                (unsigned long long)sum.again, (unsigned long long)sum.given_up,

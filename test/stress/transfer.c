@@ -50,7 +50,7 @@ typedef struct op {
     unsigned begun;
     unsigned completed;
     int failed;
-    int reported; /* 1 if the other end was asked to check the bytes */
+    int reported; /* 1 if the other end has been asked to check the bytes */
 } op_t;
 
 typedef enum message_kind {
@@ -293,7 +293,7 @@ static void check_there(transfer_t *t, unsigned index)
     at = differs(t, area(t, TARGET) + op->offset, !t->side, SOURCE, op->offset,
                  op->length);
     if (at != op->length) {
-        wrong(t, "byte %zu of %u of PUT %u is not there", at, op->length,
+        wrong(t, "byte %zu of %u of PUT %u has not arrived", at, op->length,
               index);
     }
     paint(t, TARGET, op);
@@ -356,7 +356,7 @@ static void on_complete(void *arg, void *comp, int status)
     op_t *op = comp;
 
     if (!op->begun || (++op->completed != 1)) {
-        wrong(t, "operation %zu completes %u times", op - t->mine,
+        wrong(t, "operation %zu completed %u times", op - t->mine,
               op->completed);
         return;
     }
@@ -381,7 +381,7 @@ static void on_failed(void *arg, mrail_ep_t *ep, int status)
     transfer_t *t = arg;
 
     if (t->given_up) {
-        wrong(t, "the peer is given up twice");
+        wrong(t, "the peer was given up twice");
     }
     t->given_up = status;
 }
@@ -453,7 +453,7 @@ static int begin(transfer_t *t, op_t *op)
     if ((op->kind == OP_PUT_FENCED) || (op->kind == OP_PUT_BUFFERED)) {
         ret = mrail_ep_fence(t->ep);
         if (ret != 0) {
-            wrong(t, "a fence is refused: %s", strerror(-ret));
+            wrong(t, "a fence failed: %s", strerror(-ret));
         }
         report_put(t, op);
     }
@@ -494,7 +494,7 @@ transfer_state_t transfer_step(transfer_t *t)
                : TRANSFER_RUNS;
 }
 
-/* ---- the end of the exchange ---- */
+/* ---- end of the exchange ---- */
 
 /* Returns 1 if byte `at` of the area may come from an operation that failed or
  * was not reported. */
@@ -522,7 +522,7 @@ static void look_at_area(transfer_t *t, unsigned index)
 
     for (size_t i = 0; i < GUARD; ++i) {
         if ((p[AREA + i] != GUARD_PAINT) || (before[i] != GUARD_PAINT)) {
-            wrong(t, "area %u: a byte beside it was written", index);
+            wrong(t, "area %u: an adjacent byte was written", index);
             return;
         }
     }
@@ -546,7 +546,7 @@ void transfer_look(transfer_t *t)
         look_at_area(t, i);
     }
     if (differs(t, area(t, STORE), t->side, STORE, 0, AREA) != AREA) {
-        wrong(t, "what the peer reads was written");
+        wrong(t, "the source of the peer's GETs was written");
     }
     for (unsigned i = 0; i < t->num_theirs; ++i) {
         messages += (unsigned)is_message(&t->theirs[i]);
@@ -556,10 +556,10 @@ void transfer_look(transfer_t *t)
         }
     }
     if (t->last_received && (t->data_got != messages)) {
-        wrong(t, "%u of %u messages with data", t->data_got, messages);
+        wrong(t, "%u of %u data messages arrived", t->data_got, messages);
     }
     if ((t->refused != 0) && !t->given_up) {
-        wrong(t, "an operation fails, but no peer was given up: %s",
+        wrong(t, "an operation failed, but the peer was not given up: %s",
               strerror(-t->refused));
     }
 }
@@ -572,7 +572,7 @@ const char *transfer_wrong(const transfer_t *t)
 void transfer_describe(const transfer_t *t, char *text, size_t size)
 {
     snprintf(text, size,
-             "side %u: %u of %u operations begun, %u under way, %u messages "
+             "side %u: %u of %u operations started, %u in flight, %u messages "
              "sent, %u received%s%s%s%s",
              t->side, t->next, t->num_mine, t->under_way, t->sent, t->received,
              t->last_sent ? ", the last one sent" : "",

@@ -4,14 +4,14 @@
  * program runs on simulated rails (test_stress) and on live ones (rail_stress).
  *
  * Invariants under all faults:
- * - Messages arrive once, in order, with the right bytes.
+ * - Messages arrive once, in order, with the correct bytes.
  * - An operation completes once, and its bytes are then in place. When a
  *   message sent afterwards, or behind a fence, arrives, the receiver already
  *   has these bytes.
  * - The result of a PUT or GET is never written again. The test overwrites the
  *   result immediately with a fixed value, and checks that value at the end.
  * - A released buffer is never read again. The test also overwrites the buffer,
- *   and the new bytes must appear nowhere.
+ *   and the new bytes must not appear anywhere.
  * - No other memory changes.
  * - The exchange ends, either complete or with a failure after the peer was
  *   given up.
@@ -26,7 +26,7 @@
 
 #define TRANSFER_KEY_MAX 128 /* bytes of a packed key */
 
-/* The data that a process sends to the other one before the start. */
+/* The data that a process sends to the other before the start. */
 typedef struct transfer_address {
     uint8_t device[MRAIL_DEVICE_ADDR_MAX];
     uint8_t iface[MRAIL_IFACE_ADDR_MAX];
@@ -42,7 +42,7 @@ typedef enum transfer_state {
 
 typedef struct transfer transfer_t;
 
-/* Both ends use the same seed. One end is side 0, and the other one is side 1.
+/* Both ends use the same seed. One end is side 0, and the other is side 1.
  * Returns NULL if memory runs out or the engine reports an error. */
 transfer_t *transfer_create(mrail_engine_t *engine, uint64_t seed,
                             unsigned side);

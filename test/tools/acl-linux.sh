@@ -22,20 +22,20 @@ if [ "${1-}" != in-namespace ]; then
             exit
         fi
     done
-    skip_all 'network namespaces with veth and nftables are not allowed here'
+    skip_all 'network namespaces with veth and nftables are not permitted'
 fi
 
 # ---- The fabric ----
 
-# namespace NAME: makes a network namespace. Sets $holder to the ID of a process
-# in it.
+# namespace NAME: creates a network namespace. Sets $holder to the ID of a
+# process in it.
 namespace()
 {
     # shellcheck disable=SC2016 # expanded by the inner shell
     unshare -n sh -c 'echo inside >"$1"; exec sleep 600' - "$tmp/$1" \
         >/dev/null 2>&1 &
     holder=$!
-    await 10 test -s "$tmp/$1" || bail_out "no namespace for $1"
+    await 10 test -s "$tmp/$1" || bail_out "cannot create a namespace for $1"
 }
 
 at()
@@ -57,8 +57,8 @@ counter()
         add rule ip count in $* udp dport 4791 counter name $counter_name"
 }
 
-# packets HOLDER NAME: prints how many datagrams this counter has seen since the
-# last call of reset.
+# packets HOLDER NAME: prints the datagrams that this counter has counted since
+# the last reset.
 packets()
 {
     at "$1" nft list counter ip count "$2" |
@@ -83,7 +83,7 @@ host()
     at "$2" ip route add default via "$3.1"
 }
 
-# uplink N: makes a link to the spine. The spine counts the datagrams that
+# uplink N: creates a link to the spine. The spine counts the datagrams that
 # arrive over it.
 uplink()
 {
@@ -129,7 +129,7 @@ ecmp()
 }
 
 hops=
-{ set_up; } >"$tmp/set-up" 2>&1 || bail_out "no fabric: $(tail -n 1 "$tmp/set-up")"
+{ set_up; } >"$tmp/set-up" 2>&1 || bail_out "cannot set up the fabric: $(tail -n 1 "$tmp/set-up")"
 
 # rules OPTION...: writes the script of these rules to $tmp/rules.
 rules()
@@ -194,9 +194,9 @@ send "$host1" $REMOTE 0 65535 1 1
 is 'the ends of segments and port 65535' '1 1 0 0 0 0 0 1 ' "$(arrived)"
 reset
 send "$host1" 10.10.2.2 0 49152 512 32
-is 'datagrams to a host of the same leaf do not go up' '0 0 0 0 0 0 0 0 ' \
+is 'datagrams to a host on the same leaf use no uplink' '0 0 0 0 0 0 0 0 ' \
     "$(arrived)"
-is 'datagrams to a host of the same leaf arrive' 32 "$(packets "$host2" local)"
+is 'datagrams to a host on the same leaf arrive' 32 "$(packets "$host2" local)"
 
 ip rule >"$tmp/once"
 check 'the rules can be applied again' sh "$tmp/rules"
@@ -263,7 +263,7 @@ ip route del 10.99.0.0/24
 apply --leaf-uplinks 4
 reset
 send "$host1" $REMOTE 0 49152 512 32
-is 'a spine of three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
+is 'a spine in three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
     "$(arrived)"
 check 'the check reads the script' "$build/mrail-acl" --dialect linux \
     --check "$tmp/rules" --uplinks 8 --leaf-uplinks 4
@@ -278,26 +278,26 @@ checks_active()
 
 checks_active 'the check reads the active rules' 0 ': 32 rules, 8 uplinks: .*exactly one uplink$'
 
-# A firewall with a chain of its own, and a routing rule for some hosts.
+# A firewall with its own chain, and a routing rule for some hosts.
 nft 'add table inet filter
     add chain inet filter forward { type filter hook forward priority 0; policy drop; }
     add rule inet filter forward ct state invalid drop'
 reset
 send "$host1" $REMOTE 0 49152 512 32
-is 'a firewall loses the datagrams' '0 0 0 0 0 0 0 0 ' "$(arrived)"
+is 'a firewall drops the datagrams' '0 0 0 0 0 0 0 0 ' "$(arrived)"
 checks_active 'the check finds the firewall' 2 \
     "^line [0-9]+: ports 0 to 65535 are exempt: 'policy drop' in 'inet filter forward'$"
 nft add rule inet filter forward udp dport 4791 counter accept
 reset
 send "$host1" $REMOTE 0 49152 512 32
-is 'a firewall lets the datagrams through' '4 4 4 4 4 4 4 4 ' "$(arrived)"
+is 'a firewall accepts the datagrams' '4 4 4 4 4 4 4 4 ' "$(arrived)"
 checks_active 'the check accepts this firewall' 0 'exactly one uplink$'
 nft delete table inet filter
 ip route add default via 10.20.1.2 table 200
 ip rule add priority 100 from 10.10.1.0/24 fwmark 0x47910003 lookup 200
 reset
 send "$host1" $REMOTE 0 49152 512 32
-is 'a routing rule takes the datagrams of a mark' '8 4 0 4 4 4 4 4 ' "$(arrived)"
+is 'a routing rule diverts the datagrams with a mark' '8 4 0 4 4 4 4 4 ' "$(arrived)"
 checks_active 'the check names this rule' 2 \
     "exempt, from 10.10.1.0/24: rule 100, 'from 10.10.1.0/24 fwmark 0x47910003 lookup 200'$"
 ip rule del priority 100
@@ -318,10 +318,10 @@ expect_run 'undo without privileges fails' failure '' \
 
 "$build/mrail-acl" --dialect linux --uplinks 3 \
     --next-hops 10.20.1.2,10.20.2.2,172.16.0.1 >"$tmp/rules"
-expect_run 'a next hop that is not reachable is refused' failure 'Command failed' \
+expect_run 'an unreachable next hop is rejected' failure 'Command failed' \
     sh "$tmp/rules"
 state >"$tmp/after"
-check 'after a refused next hop, no rule is left' cmp "$tmp/before" "$tmp/after"
+check 'after a rejected next hop, no rule is left' cmp "$tmp/before" "$tmp/after"
 apply
 "$build/mrail-acl" --dialect linux --uplinks 2 --next-hops 10.20.1.2,10.20.2.2 \
     >"$tmp/rules"
@@ -329,5 +329,5 @@ sh "$tmp/rules"
 is 'fewer uplinks than before: no old rule is left' 3 \
     "$(ip rule | grep -c 'proto 147')"
 "$build/mrail-acl" --dialect linux --uplinks 2 >"$tmp/rules" 2>/dev/null
-expect_run 'placeholders are refused' failure NEXT_HOP_1 sh "$tmp/rules"
+expect_run 'placeholders are rejected' failure NEXT_HOP_1 sh "$tmp/rules"
 finish

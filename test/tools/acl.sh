@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks mrail acl as a user runs it: the rules in all dialects, the check of
-# rules, the list of segments, and the refusal of invalid options and rule sets.
+# rules, the list of segments, and the rejection of invalid options and rule
+# sets.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -50,9 +51,9 @@ for dialect in $dialects; do
     prints "$dialect: the check accepts its own rules" 0 \
         ': 8 rules, 8 uplinks: each port .* goes to exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 8
-    prints "$dialect: the check takes the uplinks from the next hops" 0 'exactly one uplink$' \
+    prints "$dialect: the check derives the uplinks from the next hops" 0 'exactly one uplink$' \
         --dialect $dialect --check "$tmp/$dialect"
-    prints "$dialect: the check refuses rules for other lanes" 2 '6 segments that differ' \
+    prints "$dialect: the check rejects rules for other lanes" 2 '6 segments that differ' \
         --dialect $dialect --check "$tmp/$dialect" --uplinks 6
     makes undo --dialect $dialect --uplinks 8 --undo
     check "$dialect: undo produces output" test -s "$tmp/undo"
@@ -120,7 +121,7 @@ prints 'a check as JSON' 0 '"exactly_once": true, "rules": 8, "uplinks": 8' \
 sed 's/61440 63487/61440 63000/' "$tmp/eos" >"$tmp/invalid"
 prints 'a check as JSON: a finding' 2 '"holes": 1, "overlaps": 0' \
     --dialect eos --check "$tmp/invalid" --json
-expect 'a check as JSON: the finding in words' "$tmp/out" '"ports 63001 to 63487: no rule; line [0-9]+ ends at port 63000"'
+expect 'a check as JSON: the text of the finding' "$tmp/out" '"ports 63001 to 63487: no rule; line [0-9]+ ends at port 63000"'
 
 # ---- A fabric file ----
 
@@ -211,10 +212,10 @@ status=0
 is 'a rule set from stdin' 0 $status
 expect 'a rule set from stdin is named stdin' "$tmp/out" '^stdin: 8 rules'
 sed 's/$/\r/' "$tmp/ios" >"$tmp/crlf"
-prints 'lines with Windows line endings' 0 'exactly one uplink$' --dialect ios \
+prints 'Windows line endings' 0 'exactly one uplink$' --dialect ios \
     --check "$tmp/crlf"
 
-# ---- Refused ----
+# ---- Invalid input ----
 
 refused 'uplinks 0' '--uplinks 0: expected a number from 1 to 256' --dialect ios --uplinks 0
 refused 'uplinks 257' 'a number from 1 to 256' --dialect ios --uplinks 257
@@ -268,9 +269,9 @@ refused '--undo of a list' 'cannot be combined with' --list --undo
 refused 'a rule set that does not exist' 'no-such-file: No such file' \
     --dialect eos --check "$tmp/no-such-file"
 refused 'a directory as a rule set' 'Is a directory' --dialect eos --check "$tmp"
-refused 'a rule set of another dialect' \
+refused 'a rule set in another dialect' \
     "ios: line 1: '\{' is missing" --dialect sonic --check "$tmp/ios"
-refused 'a rule set of another dialect that has no rule' 'no rule for source ports to UDP port 4791' \
+refused 'a rule set in another dialect, without a rule' 'no rule for source ports to UDP port 4791' \
     --dialect eos --check "$tmp/linux"
 printf 'ip access-list extended a\n permit udp any range 5 4 any eq 4791\n' \
     >"$tmp/invalid"

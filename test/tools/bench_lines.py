@@ -42,7 +42,7 @@ TWENTY = tuple(range(11, 31))
 
 
 class Lines(unittest.TestResult):
-    """Prints one line for each test."""
+    """Prints one line per test."""
 
     def addSuccess(self, test):
         print(f'ok - {test.shortDescription()}', flush=True)

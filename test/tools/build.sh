@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks contrib/lib.sh. The tree must be configured again if, and only if, a
-# package that configure looks for has been installed since the previous build.
+# Checks contrib/lib.sh. The tree must be reconfigured if and only if a package
+# that configure looks for has changed since the previous build.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -32,8 +32,7 @@ build_all
 END
 chmod +x "$tree/configure" "$tree/contrib/user"
 
-# installed PACKAGE-AND-VERSION...: from now on, the machine has these
-# packages.
+# installed PACKAGE-AND-VERSION...: from now on, these packages are installed.
 installed()
 {
     printf '%s\n' "$@" >"$tmp/packages"
@@ -73,17 +72,18 @@ builds 'a package was updated' 3
 installed 'libcmocka-dev 1.1.7'
 builds 'a package was removed' 4
 
-# Installing any library that contrib/setup installs must also make configure
-# run again.
+# Installing any library that contrib/setup installs must also cause configure
+# to rerun.
 known=" $(sed -n '/^probed_packages=/,/"$/p' "$top/contrib/lib.sh" |
     tr -c 'a-z0-9-' ' ') "
 unknown=
-# shellcheck disable=SC2013 # word splitting is intended
-for package in $(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup"); do
+libraries=$(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup")
+[ -n "$libraries" ] || bail_out 'contrib/setup names no library'
+for package in $libraries; do
     case $known in
     *" $package "*) ;;
     *) unknown="$unknown $package" ;;
     esac
 done
-is 'every library of contrib/setup is looked at' '' "$unknown"
+is 'every library of contrib/setup is tracked' '' "$unknown"
 finish

@@ -1,13 +1,13 @@
 #!/bin/sh
 # This tree must follow the layering rules, and contrib/check-layers must find
-# every kind of violation in others.
+# every kind of violation in other trees.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 
 check 'this tree' "$top/contrib/check-layers" "$top"
 
-# breach NAME FILE LINE: contrib/check-layers must refuse a tree whose FILE
+# breach NAME FILE LINE: contrib/check-layers must reject a tree whose FILE
 # contains LINE.
 breach()
 {
@@ -75,7 +75,7 @@ breach 'getenv in softroce core' src/softroce/core/a.c '  getenv("X");'
 breach 'socket header in softroce core' src/softroce/core/a.c \
     '#include <sys/socket.h>'
 breach '.c included by a test' test/unit/a.c '#include "base/log.c"'
-breach 'code behind a comment' src/uct/a.c '/* x */ ibv_close_device(d);'
+breach 'code after a comment' src/uct/a.c '/* x */ ibv_close_device(d);'
 
 harmless 'a verbs name in a comment' src/uct/a.c '/* as ibv_poll_cq() does */'
 harmless 'a verbs name in a string' src/uct/a.c 'f("ibv_poll_cq() failed");'
@@ -85,7 +85,7 @@ harmless 'softroce in mrail soft' src/tools/soft.c \
     '#include "softroce/host/shm.h"'
 harmless 'softgpu in mrail soft' src/tools/soft_gpu.c \
     '#include "softgpu/session.h"'
-harmless 'our own uct header in mpi' src/mpi/hook/a.c \
+harmless "mrail's uct header in mpi" src/mpi/hook/a.c \
     '#include "uct/mrail_shim.h"'
 harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'
 harmless 'edge rail/engine to rail/conn' src/rail/engine/a.c \
@@ -122,7 +122,7 @@ int mrail_lower(void) { return mrail_low(); }'
 expect_run 'finds a cycle of calls' 1 \
     '^src/rail/conn/lower.c: calls mrail_low.. of src/rail/conn/low.c, on or' \
     "$top/contrib/check-layers" --calls "$tmp/build" "$tmp"
-# unlocked ROLE: clang must refuse a call without the lock that ROLE needs.
+# unlocked ROLE: clang must reject a call without the lock that ROLE needs.
 unlocked()
 {
     printf '%s\n' '#include "rail/locks.h"' "void needs(void) $1;" \

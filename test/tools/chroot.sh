@@ -20,5 +20,5 @@ elif setpriv --reuid=65534 --clear-groups test -x "$chroot" 2>/dev/null; then
 else
     skip 'only root' 'another user cannot read this tree'
 fi
-check 'nothing is made' test ! -e "$tmp/debian"
+check 'nothing is created' test ! -e "$tmp/debian"
 finish

@@ -1,7 +1,6 @@
 /*
- * A library that sets CLOCK_REALTIME of a process ahead by
- * MRAIL_TEST_CLOCK_S seconds, which may be negative. It stands for a host whose
- * clock is wrong.
+ * A library that shifts a process's CLOCK_REALTIME by MRAIL_TEST_CLOCK_S
+ * seconds, which may be negative. It simulates a host whose clock is wrong.
  */
 #include "config.h"
 

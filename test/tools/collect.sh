@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks mrail collect and the viewers of its archives without MPI jobs. The hosts
-# are directories of this machine, behind a command in place of ssh. Hosts fail,
-# and archives are wrong, in all the ways that the documents name.
+# Checks mrail collect and the viewers of its archives without MPI jobs. The
+# hosts are directories on this machine, behind a replacement for ssh. Hosts
+# fail and archives are damaged in all the ways that the documents list.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -11,7 +11,7 @@ need_built mrail-collect mrail-top mrail-diagnose mrail-trace mrail-report \
 collect=$build/mrail-collect
 pages=$UCX_MRAIL_TELEMETRY_DIR
 if ! grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h"; then
-    expect_run 'without libarchive: a message says how to get it' 1 \
+    expect_run 'without libarchive: a message names the package' 1 \
         'this build has no libarchive; install libarchive-dev' \
         "$collect" -o "$tmp/archive"
     expect_run 'a viewer without libarchive' 1 \
@@ -30,14 +30,14 @@ mkdir "$TMPDIR"
 
 # ---- hosts ----
 
-# The program mrail of a host, as in an installation.
+# The mrail command of a host, as in an installation.
 cat >"$tmp/mrail" <<END
 #!/bin/sh
 shift
 exec "$collect" "\$@"
 END
 
-# ssh HOST COMMAND: what a host does depends on its name.
+# ssh HOST COMMAND: a host's behaviour depends on its name.
 cat >"$tmp/ssh" <<END
 #!/bin/sh
 host=\$1
@@ -56,7 +56,7 @@ chatty) yes | head -n 100000; exit 0 ;;
 banner) echo 'Welcome to this host'; echo; echo 'You have mail.' ;;
 cut) sh -c "\$*" | python3 "$tmp/cut.py"; exit 0 ;;
 bomb)
-    # A whole conversation, but with an answer that is too large.
+    # A complete conversation, but with an answer that is too large.
     sh -c "\$(echo "\$*" | sed 's/--max-size=[0-9]*/--max-size=4g/')"
     exit 0 ;;
 ahead) export MRAIL_TEST_CLOCK_S=3600 LD_PRELOAD="$shim" ;;
@@ -65,7 +65,7 @@ esac
 exec sh -c "\$*"
 END
 chmod +x "$tmp/mrail" "$tmp/ssh"
-# Passes on 100000 bytes, as they come.
+# Forwards the first 100000 bytes.
 cat >"$tmp/cut.py" <<'END'
 import os
 
@@ -95,7 +95,7 @@ start()
         exec "$build/exporter_pages" "$pages/$1" "$2" 1 2 4 ${3-} \
             <"$tmp/stdin.$started" >"$tmp/ready.$started"
     ) &
-    # The process ends with its standard input.
+    # The process exits when its standard input ends.
     sleep 1000 >"$tmp/stdin.$started" &
     await 20 grep -qs ready "$tmp/ready.$started" ||
         bail_out "the job on $1 does not start"
@@ -112,7 +112,7 @@ gather()
 }
 
 # view NAME STATUS PATTERN VIEWER OPTION...: reads $tmp/NAME.tar.gz. The
-# directory with its files must not remain.
+# directory with the extracted files must not remain.
 view()
 {
     name=$1 wanted=$2 pattern=$3 viewer=$4
@@ -123,8 +123,8 @@ view()
     is "$name: mrail $viewer leaves no directory" '' "$(ls "$TMPDIR")"
 }
 
-# figures NAME HOST CONDITION...: the JSON of mrail report in $tmp/view must be
-# about HOST, and fulfil conditions in Python.
+# figures NAME HOST CONDITION...: the JSON from mrail report in $tmp/view must
+# be about HOST, and satisfy conditions in Python.
 figures()
 {
     name=$1 wanted=$2
@@ -154,9 +154,9 @@ nothing_unpacked()
     [ -z "$(ls "$TMPDIR")" ]
 }
 
-expect_run 'a host that is an option' 2 "'-oProxyCommand=x' is no name of a host" \
+expect_run 'a host that is an option' 2 "'-oProxyCommand=x' is not a host name" \
     "$collect" -- -oProxyCommand=x
-expect_run 'a host with a path' 2 "'../n1' is no name of a host" "$collect" ../n1
+expect_run 'a host with a path' 2 "'../n1' is not a host name" "$collect" ../n1
 expect_run 'a host that is named twice' 2 'host n1 is named twice' \
     "$collect" n1 n2 n1
 expect_run 'no command for ssh' 2 'expected a command' "$collect" --ssh ' ' n1
@@ -190,14 +190,14 @@ is 'the archive is private' 600 "$(stat -c %a "$tmp/here.tar.gz")"
 view here 0 'job alpha: 2 processes in the archive, 2 running' diagnose
 expect_run 'an archive that exists' 1 'here.tar.gz exists; --force replaces it' \
     "$collect" -o "$tmp/here.tar.gz" --dir "$pages/n1"
-expect_run 'it can be replaced' 0 '2 processes' "$collect" --force \
+expect_run 'an archive is replaced with --force' 0 '2 processes' "$collect" --force \
     -o "$tmp/here.tar.gz" --dir "$pages/n1"
 "$collect" -o - --dir "$pages/n1" 2>"$tmp/err" |
     "$build/mrail-top" --archive - >"$tmp/out" 2>&1
 expect 'an archive through a pipe' "$tmp/out" '^rank 0 '
 "$collect" -o - --dir "$pages/n1" 2>"$tmp/err" | tar tf - >"$tmp/list" 2>&1
-is 'tar reads it: the manifest is first' manifest.json "$(head -n 1 "$tmp/list")"
-is 'tar reads it: a page, calls, and an earlier sample of both' 9 \
+is 'tar reads the archive: the manifest is first' manifest.json "$(head -n 1 "$tmp/list")"
+is 'tar reads the archive: a page, calls, and an earlier sample of both' 9 \
     "$(wc -l <"$tmp/list")"
 expect_run 'a directory that cannot be written' 1 \
     'cannot write .*/none/x: No such file' \
@@ -248,11 +248,12 @@ for text in 'plans of MPI_COMM_WORLD' 'forecast: by the plan' 'measured ns' \
     if grep -aq "$text" "$tmp/plans.trace"; then
         ok "plans: the trace has '$text'"
     else
-        not_ok "plans: the trace has '$text'" 'it has not'
+        not_ok "plans: the trace has '$text'" 'the trace does not contain it'
     fi
 done
 
-# srun gets the host as an option, and words instead of a line for a shell.
+# srun is given the host as an option, and separate words instead of a shell
+# command line.
 mkdir "$tmp/bin"
 cat >"$tmp/bin/srun" <<END
 #!/bin/sh
@@ -313,25 +314,25 @@ fi
 
 # ---- hosts that fail ----
 
-gather gone 1 'host gone is missing: it cannot be reached: ssh: connect to host gone port 22: No route' \
+gather gone 1 'host gone is missing: cannot be reached: ssh: connect to host gone port 22: No route' \
     n1 gone
 expect 'gone: the archive has the other host' "$tmp/out" '1 of 2 hosts, 2 processes'
-view gone 0 'host gone is missing: it cannot be reached: ssh: connect' diagnose
-view gone 0 'host gone is missing: it cannot be reached: ssh: connect' report --json
+view gone 0 'host gone is missing: cannot be reached: ssh: connect' diagnose
+view gone 0 'host gone is missing: cannot be reached: ssh: connect' report --json
 figures gone '1 of 2 hosts' \
     '"1 of 2 hosts is missing: gone." in report["summary"]' \
-    'report["archive"]["hosts"][1]["error"].startswith("it cannot be reached")'
-gather lost 1 'it cannot be reached: sh: 1: /opt/mrail: not found' n1 lost
-gather early 1 'host early is missing: it cannot be reached: ssh ended with status 3' \
+    'report["archive"]["hosts"][1]["error"].startswith("cannot be reached")'
+gather lost 1 'cannot be reached: sh: 1: /opt/mrail: not found' n1 lost
+gather early 1 'host early is missing: cannot be reached: ssh exited with status 3' \
     n1 early
-gather newer 1 'host newer is missing: it runs another version of mrail' n1 newer
-gather wrong 1 'host wrong is missing: its answer is not valid' n1 wrong
-gather chatty 1 'host chatty is missing: it prints too many lines' n1 chatty
-gather cut 1 'host cut is missing: its answer: it is truncated or damaged' n1 cut
-gather bomb 1 'host bomb is missing: its answer: it is larger than it may be' \
+gather newer 1 'host newer is missing: it runs a different version of mrail' n1 newer
+gather wrong 1 'host wrong is missing: invalid response' n1 wrong
+gather chatty 1 'host chatty is missing: too many lines of output' n1 chatty
+gather cut 1 'host cut is missing: response: truncated or damaged' n1 cut
+gather bomb 1 'host bomb is missing: response: larger than the maximum size' \
     --max-size 1600k n1 bomb
-gather mute 1 'host mute is missing: it gave no answer for 1 s' --timeout 1 n1 mute
-gather nobody 1 'mrail collect: no host gave an answer' gone early
+gather mute 1 'host mute is missing: no response for 1 s' --timeout 1 n1 mute
+gather nobody 1 'mrail collect: no host responded' gone early
 no_archive nobody
 expect_run 'a program that does not exist' 1 'cannot run .*/nowhere: No such file' \
     "$collect" -o "$tmp/nowhere.tar.gz" --ssh "$tmp/nowhere" n1
@@ -343,7 +344,7 @@ mkdir "$pages/others"
 : >"$pages/others/mrail-telemetry.$(($(id -u) + 1)).1.1"
 : >"$pages/others/mrail-telemetry.$(id -u).2.2"
 if [ "$(id -u)" = 0 ]; then
-    # A file with a name of this user that is of another one.
+    # A file that has a name of this user but belongs to another user.
     cp "$pages/n1/mrail-telemetry.0."*.calls "$tmp/"
     cp "$(find "$tmp" -maxdepth 1 -name '*.calls' | head -n 1)" \
         "$pages/others/mrail-telemetry.0.3.3.calls"
@@ -353,13 +354,13 @@ ln -s "$(find "$pages/n1" -name '*.calls' | head -n 1)" \
     "$pages/others/mrail-telemetry.$(id -u).4.4.calls"
 gather others 1 'others: [12] telemetry files? belongs? to other users|others: 2 telemetry files belong' \
     others
-expect 'others: files that are none are counted' "$tmp/out" \
+expect 'others: files that are not telemetry are counted' "$tmp/out" \
     'others: skipped 2 files, invalid'
 no_archive others
 
 # ---- size ----
 
-# Processes that were killed: their files stay.
+# Killed processes leave their files behind.
 mkdir "$pages/killed"
 python3 - "$pages/n1" "$pages/killed" <<'END'
 import os
@@ -370,7 +371,7 @@ names = sorted(os.listdir(source))
 page = next(name for name in names if not name.endswith("calls"))
 prefix = ".".join(page.split(".")[:2])
 data = open(os.path.join(source, page), "rb").read()
-# Only the page, without its ring, which is at another place of the file.
+# Only the page, without its ring, which is elsewhere in the file.
 data = data[:int.from_bytes(data[8:12], "little")]
 for number in range(1000):
     # The job is part of the page, and its name is near the front.
@@ -384,7 +385,7 @@ END
 gather killed 0 'killed: 9[0-9][0-9] processes were left out, because the archive has reached --max-size' \
     --max-size 1m killed
 view killed 0 'killed: 9[0-9][0-9] processes were left out' top
-expect 'killed: the last ones are kept' "$tmp/view" '^job a000999$'
+expect 'killed: the latest processes are kept' "$tmp/view" '^job a000999$'
 view killed 0 'job a000999: 1 process in the archive, 0 running' diagnose
 view killed 0 'processes were left out, because the archive was full' report \
     --json a000999
@@ -410,19 +411,19 @@ print(*[host["left_out"] for host in json.load(sys.stdin)["hosts"]
         if host["name"] == sys.argv[1]])' "$2"
 }
 
-# Hosts with many processes use the part of the size that other hosts do not need.
+# Hosts with many processes use the space that other hosts do not need.
 gather alone 0 'killed: [0-9]+ processes were left out' --max-size 4m killed
 alone=$(left_out "$tmp/alone.tar.gz" killed)
 gather shared 1 'host gone is missing' --max-size 4m killed empty gone
-is 'shared: hosts without processes leave their part to others' "$alone" \
+is 'shared: hosts without processes leave their space to other hosts' "$alone" \
     "$(left_out "$tmp/shared.tar.gz" killed)"
 gather uneven 0 '2 of 2 hosts' --max-size 4m n1 killed
 half=$(left_out "$tmp/killed.tar.gz" killed)
 left=$(left_out "$tmp/uneven.tar.gz" killed)
 if [ "$left" -gt "$alone" ] && [ "$left" -lt $(((alone + half) / 2)) ]; then
-    ok 'uneven: a small host leaves most of its part'
+    ok 'uneven: a small host leaves most of its space'
 else
-    not_ok 'uneven: a small host leaves most of its part' \
+    not_ok 'uneven: a small host leaves most of its space' \
         "$left left out, $alone if alone, $half with 1m"
 fi
 is 'uneven: the small host is complete' 0 "$(left_out "$tmp/uneven.tar.gz" n1)"
@@ -433,22 +434,22 @@ else
     not_ok 'uneven: the archive is bounded' "$size bytes"
 fi
 
-# Two hosts that want everything get the same. Each is visited once, because
-# nothing is left.
+# Two hosts that each need more than the whole size are given equal shares. Each
+# is queried once, because nothing is left.
 mkdir "$pages/twin"
 cp -p "$pages/killed/"* "$pages/twin/"
 : >"$tmp/visits"
 gather twins 0 '2 of 2 hosts' --max-size 4m killed twin
-is 'twins: both get the same part' "$(left_out "$tmp/twins.tar.gz" killed)" \
+is 'twins: both have equal shares' "$(left_out "$tmp/twins.tar.gz" killed)" \
     "$(left_out "$tmp/twins.tar.gz" twin)"
-expect_count 'twins: one visit each' "$tmp/visits" . 2
+expect_count 'twins: each is queried once' "$tmp/visits" . 2
 
-# A host that fails when it is asked again keeps what it sent at first.
+# If a host fails the second query, the archive keeps the host's first answer.
 mkdir "$pages/once"
 cp -p "$pages/killed/"* "$pages/once/"
 gather once 0 '2 of 2 hosts, [0-9]+ processes' --max-size 2m once empty
-is 'once: it has its equal part' "$half" "$(left_out "$tmp/once.tar.gz" once)"
-expect_count 'once: it was asked twice' "$tmp/visits" once 2
+is 'once: the archive has an equal share of the host' "$half" "$(left_out "$tmp/once.tar.gz" once)"
+expect_count 'once: the host was queried twice' "$tmp/visits" once 2
 
 # Files that vanish while they are read.
 mkdir "$pages/vanishing"
@@ -461,16 +462,16 @@ wait $!
 if [ $status = 0 ]; then
     view vanishing 0 '^job a000' top
 elif [ $status = 1 ] && grep -q 'no process of this user left' "$tmp/out"; then
-    ok 'vanishing: all files had gone'
+    ok 'vanishing: all files had disappeared'
 else
     not_ok 'vanishing: no crash' "exit status $status" "$tmp/out"
 fi
 
-# ---- archives that are wrong ----
+# ---- invalid archives ----
 
 expect_run 'an archive that does not exist' 1 'none.tar.gz: No such file' \
     "$build/mrail-diagnose" --archive "$tmp/none.tar.gz"
-expect_run 'a directory' 1 'it cannot be read: Is a directory' \
+expect_run 'a directory' 1 'cannot be read: Is a directory' \
     "$build/mrail-top" --archive "$tmp"
 python3 - "$tmp" <<'END'
 import gzip
@@ -490,7 +491,7 @@ def write(name, content):
 
 
 def changed(name, change, bad=None, drop=None, data=plain):
-    """Write the archive with another manifest, or other files."""
+    """Writes the archive with another manifest, or other files."""
     out = io.BytesIO()
     source = tarfile.open(fileobj=io.BytesIO(data))
     target = tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT)
@@ -530,7 +531,7 @@ changed("other-page", lambda m: None,
 
 
 def without(drop):
-    """Return a change that removes files from the manifest."""
+    """Returns a change that removes files from the manifest."""
     def change(manifest):
         for host in manifest["hosts"]:
             host["files"] = [file for file in host["files"]
@@ -577,32 +578,32 @@ links("symlink", tarfile.SYMTYPE)
 links("hardlink", tarfile.LNKTYPE)
 links("device", tarfile.CHRTYPE)
 END
-view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' top
-view cut-2 0 'cut-2.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
+view cut-1 1 'cut-1.tar.gz: not a mrail collect archive' top
+view cut-2 0 'cut-2.tar.gz: truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
     top
-view cut-3 0 'cut-3.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
+view cut-3 0 'cut-3.tar.gz: truncated or damaged; [0-9]+ of [0-9]+ files are missing' \
     diagnose
 for name in text nothing zeros format symlink hardlink device; do
-    view $name 1 'it is not an archive of mrail collect' diagnose
+    view $name 1 'not a mrail collect archive' diagnose
 done
-view version 1 'it has version 2 of the format, and this mrail reads version 1' \
+view version 1 'format version 2, but this mrail reads only version 1' \
     trace
-view path 1 "it has a file '../../../tmp/mrail-telemetry.0.1.1', which is none" top
-view host 1 "it has a host '../n1', which is not valid" top
-view gone-host 1 'it has other files than its manifest says' top
+view path 1 "lists file '../../../tmp/mrail-telemetry.0.1.1', which is not" top
+view host 1 "an invalid or duplicate host '../n1'" top
+view gone-host 1 'the files do not match the manifest' top
 view offset 0 '2 of 2 hosts' top
 view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' top
-view other-page 1 'it contains no telemetry' diagnose
-view cut-1 1 'cut-1.tar.gz: it is not an archive of mrail collect' report --json
-view cut-2 0 'cut-2.tar.gz: it is truncated or damaged; [0-9]+ of [0-9]+ files' \
+view other-page 1 'no telemetry in this archive' diagnose
+view cut-1 1 'cut-1.tar.gz: not a mrail collect archive' report --json
+view cut-2 0 'cut-2.tar.gz: truncated or damaged; [0-9]+ of [0-9]+ files' \
     report --json alpha
 figures cut-2 '2 hosts' \
     '"The archive was truncated or damaged, and " in report["summary"]' \
     'report["archive"]["files_lost"] > 0'
 for name in text nothing zeros; do
-    view $name 1 'it is not an archive of mrail collect' report --json
+    view $name 1 'not a mrail collect archive' report --json
 done
-view version 1 'it has version 2 of the format, and this mrail reads version 1' \
+view version 1 'format version 2, but this mrail reads only version 1' \
     report --json
 view alive 1 'mrail-telemetry.*: the file was written by another version of mrail' \
     report --json
@@ -621,7 +622,7 @@ for option in '--dir /tmp' '--time 1' '--interval 1'; do
         "report: --archive cannot be combined with ${option%% *}" \
         "$build/mrail-report" --json --archive "$tmp/two.tar.gz" $option
 done
-expect_run 'a TMPDIR that does not exist' 1 'cannot make a directory in /nowhere' \
+expect_run 'a TMPDIR that does not exist' 1 'cannot create a directory in /nowhere' \
     env TMPDIR=/nowhere "$build/mrail-top" --archive "$tmp/two.tar.gz"
 
 # ---- signals ----
@@ -631,7 +632,7 @@ unpacked()
     [ -n "$(ls "$TMPDIR")" ]
 }
 
-# The viewer waits for the reader of its long output.
+# The viewer blocks on its long output until it is read.
 mkfifo "$tmp/slow"
 for signal in HUP TERM KILL; do
     # shellcheck disable=SC2217 # it only keeps the pipe open

@@ -1,7 +1,7 @@
 #!/bin/sh
-# configure must accept a UCX that was configured for release, and refuse a UCX
-# without sources. Its summary must list the parts that will be built. make -j
-# must run each timing test alone.
+# configure must accept a release build of UCX, and reject a UCX without
+# sources. Its summary must list the parts that will be built. make -j must run
+# each timing test alone.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -45,7 +45,7 @@ configures without --without-ucx --without-ompi && true
 succeeded 'configure --without-ucx'
 says 'UCX transport' 'no: --without-ucx' && says 'Open MPI' 'no: --without' &&
     says 'hook/mrail' 'no: ' && says 'coll/mrail' 'no: ' && true
-succeeded 'the summary names what is left out'
+succeeded 'the summary lists the parts that are left out'
 for part in 'mrail bench' cJSON hwloc 'unit tests' 'planner check' \
     'FFT test' documents; do
     says "$part" '[^ ]' && true
@@ -99,10 +99,10 @@ if [ -z "$UCX_VERSION" ]; then
 fi
 refused 'needs private headers .*--without-ucx' nosource --with-ucx-src=no &&
     true
-succeeded 'configure without the sources of UCX'
+succeeded 'configure without the UCX sources'
 
-# fake_ucx FILTER: makes a ucx_info that prints the output of the real one, with
-# the build configuration passed through FILTER.
+# fake_ucx FILTER: creates a ucx_info that prints the output of the real one,
+# with the build configuration passed through FILTER.
 fake_ucx()
 {
     mkdir -p "$tmp/ucx/bin"
@@ -152,19 +152,19 @@ END
 # ENABLE_ASSERT is not.
 fake_ucx "sed -e /ENABLE_ASSERT/d -e '/ENABLE_PARAMS_CHECK/s/1/0/'"
 with_fake_ucx configures release && true
-succeeded 'configure with a UCX for release'
+succeeded 'configure with a release build of UCX'
 says 'UCX transport' 'UCX .*assertions: no' && true
-succeeded 'the summary says that it has no assertions'
+succeeded 'the summary shows no assertions'
 asserts "$tmp/release" 0 && true
-succeeded 'its headers have no assertions'
+succeeded 'the headers of UCX have no assertions'
 grep -q 'ENABLE_PARAMS_CHECK  *0' "$tmp/release/ucx/config.h" && true
-succeeded 'its other settings are taken as they are'
+succeeded 'other settings of UCX are adopted unchanged'
 
 has=$("$UCX_BINDIR/ucx_info" -b | grep -c '^#define ENABLE_ASSERT ') || true
 asserts . "$has" && true
-succeeded "this tree's UCX has assertions or not, as ucx_info -b says"
+succeeded "this tree's assertion setting matches ucx_info -b"
 
 fake_ucx 'head -n 1'
 with_fake_ucx "refused does.not.print.how.UCX.was.configured" broken && true
-succeeded 'configure with a UCX that does not say how it was configured'
+succeeded 'configure with a UCX that does not print its build configuration'
 finish

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures the time and the CPU of a scrape of mrail exporter.
+# Measures the elapsed and the CPU time of an mrail exporter scrape.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -56,11 +56,11 @@ def main():
         for name in sorted(set(re.findall(r"\bmrail_\w+", " ".join(texts)))):
             if name not in names:
                 found.append("%s: there is no %s" % (where, name))
-    # Rates and increases are of counters, which only they are for.
+    # rate() and increase() require counters.
     for name in re.findall(r"(?:rate|increase)\(\s*(mrail_\w+)",
                            rules + " ".join(queries)):
         if text.types.get(name) != "counter":
-            found.append("%s is no counter" % name)
+            found.append("%s is not a counter" % name)
     print("\n".join(found))
     return 1 if found else 0
 

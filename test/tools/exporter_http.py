@@ -22,7 +22,7 @@ STARTED = []
 
 
 def start(*words, **options):
-    """Start a program and return it with its first line of output."""
+    """Starts a program. Returns it with its first line of output."""
     process = subprocess.Popen(words, stdin=subprocess.PIPE, text=True,
                                stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, **options)
@@ -43,7 +43,7 @@ def end(process):
 
 
 def exporter(*words, **options):
-    """Start an exporter on a free port. Return it and the port."""
+    """Starts an exporter on a free port. Returns it and the port."""
     process, line = start(EXPORTER, "--listen", "127.0.0.1:0", "--dir", DIR,
                           *words, **options)
     if not line.startswith("mrail exporter: http://127.0.0.1:"):
@@ -70,7 +70,7 @@ def scrape(port):
 
 
 def raw(port, data):
-    """Send bytes. Return everything that the server answers."""
+    """Sends bytes. Returns the server's complete answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
         answer = b""
         try:
@@ -88,7 +88,7 @@ def raw(port, data):
 def test_requests(port):
     status, headers, text = request(port)
     check("GET /metrics", status == 200, status)
-    check("its type is that of the text format",
+    check("the content type is that of the text format",
           headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8",
           headers)
     parsed = Scrape(text)
@@ -97,7 +97,7 @@ def test_requests(port):
     check("every rail is exported",
           len(parsed.values("mrail_rail_bytes_total")) == RANKS * RAILS)
     calls = parsed.values("mrail_process_mpi_call_seconds")
-    check("a rank that waits in a collective, and those that do not",
+    check("ranks that wait in a collective, and ranks that do not",
           [v > 0 for _, v in sorted(calls, key=lambda s: s[0]["rank"])] ==
           [True, False, False], calls)
     status, headers, text = request(port, "HEAD")
@@ -124,14 +124,14 @@ def test_requests(port):
 
 def test_bad_requests(port):
     answer = raw(port, b"\0\1\2\3 nonsense\r\n\r\n")
-    check("nonsense gets no metrics", b"mrail_" not in answer, answer[:80])
+    check("an invalid request returns no metrics", b"mrail_" not in answer, answer[:80])
     answer = raw(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\nLong: " +
                  b"x" * 100000 + b"\r\n\r\n")
-    check("a header that is too long is refused",
+    check("a header that is too long is rejected",
           b" 200 " not in answer[:20], answer[:80])
     answer = raw(port, b"POST /metrics HTTP/1.1\r\nHost: x\r\n"
                  b"Content-Length: 4000000000\r\n\r\n" + b"x" * 1000000)
-    check("a body is refused", b" 200 " not in answer[:20], answer[:80])
+    check("a body is rejected", b" 200 " not in answer[:20], answer[:80])
     check("the exporter still answers", request(port)[0] == 200)
 
 
@@ -151,7 +151,7 @@ def test_lanes():
     lanes = scrape(port).values("mrail_lane_bytes_total")
     check("--per-lane exports every lane",
           len(lanes) == RANKS * RAILS * LANES, len(lanes))
-    terminate(process, "SIGTERM ends it with status 0")
+    terminate(process, "SIGTERM: the exporter exits with status 0")
 
 
 def terminate(process, name):
@@ -195,16 +195,16 @@ def test_other_files(port):
 
 def test_other_user():
     if UID != 0:
-        print("# not root: pages of another user cannot be written")
+        print("# not root: cannot write another user's pages")
         return
     nobody = 65534
     process, port = exporter(user=nobody, group=nobody, extra_groups=[])
     parsed = scrape(port)
-    check("pages of another user are counted, and nothing of them is shown",
+    check("another user's pages are counted but not shown",
           parsed.value("mrail_exporter_refused_files", reason="other_user") ==
           RANKS and not parsed.values("mrail_process_up") and
           "fixture" not in str(parsed.samples), parsed.samples)
-    terminate(process, "the exporter of another user ends")
+    terminate(process, "another user's exporter exits")
 
 
 def test_killed():
@@ -215,22 +215,22 @@ def test_killed():
     check("a killed process is shown as ended", eventually(
         lambda: scrape(port).value("mrail_process_up", mpi_job="killed") == 0))
     parsed = scrape(port)
-    check("its counters remain", parsed.value(
+    check("the counters of a killed process remain", parsed.value(
         "mrail_rail_bytes_total", mpi_job="killed", rail="mlx5_0:1") > 0)
-    check("its rails do not",
+    check("the rails of a killed process do not remain",
           not parsed.values("mrail_rail_up", mpi_job="killed"))
-    check("it is left out after --keep", eventually(
+    check("a killed process is left out after --keep", eventually(
         lambda: not scrape(port).values("mrail_process_up", mpi_job="killed")))
-    check("and counted", scrape(port).value(
+    check("and is counted", scrape(port).value(
         "mrail_exporter_left_out_processes", reason="ended") == 1)
     for name in os.listdir(DIR):
         if ".%d." % job.pid in name:
             os.remove(os.path.join(DIR, name))
-    terminate(process, "it ends")
+    terminate(process, "the exporter exits")
 
 
 def test_many_ended(port):
-    """The files have the header and the size of those of a killed process."""
+    """The files have the header and the size of a killed process's files."""
     source = [name for name in os.listdir(DIR) if not name.endswith(".calls")][0]
     with open(os.path.join(DIR, source), "rb") as stream:
         head = stream.read(64)
@@ -261,7 +261,7 @@ def test_limits():
           parsed.value("mrail_exporter_left_out_processes",
                        reason="limit") == RANKS + 6 - 2,
           {k: v for k, v in parsed.samples.items() if "exporter" in k[0]})
-    terminate(process, "it ends")
+    terminate(process, "the exporter exits")
     for other in others:
         end(other)
 
@@ -286,7 +286,7 @@ def test_vanishing(port):
     finally:
         stop.set()
         thread.join()
-    check("files that vanish during a scrape do no harm", all(
+    check("files that vanish during a scrape are tolerated", all(
         len(s.values("mrail_process_up")) == RANKS for s in parsed))
 
 
@@ -307,9 +307,9 @@ def test_directory():
           status == 503 and text == "the telemetry pages cannot be read\n",
           (status, text))
     os.mkdir(directory)
-    check("and back again: 200", request(port)[0] == 200)
+    check("a directory that is restored: 200", request(port)[0] == 200)
     os.rmdir(directory)
-    terminate(process, "it ends")
+    terminate(process, "the exporter exits")
 
 
 def test_slow_clients(port):
@@ -318,7 +318,7 @@ def test_slow_clients(port):
     for _ in range(50):
         clients.append(socket.create_connection(("127.0.0.1", port)))
         time.sleep(0.01)
-    check("slow clients do not keep others out", request(port)[0] == 200)
+    check("slow clients do not block other clients", request(port)[0] == 200)
     for client in clients:
         client.close()
     idle = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -334,12 +334,12 @@ def test_slow_clients(port):
         except OSError:
             break
     took = time.monotonic() - begun
-    check("a slow client is ended after ten seconds", 9 < took < 20, took)
+    check("a slow client is disconnected after ten seconds", 9 < took < 20, took)
     idle.close()
 
 
 def test_end_during_scrapes():
-    """Every answer must be complete, or there is no answer."""
+    """Every answer must be complete or absent."""
     process, port = exporter()
     partial, complete = [], []
     stop = threading.Event()
@@ -359,7 +359,7 @@ def test_end_during_scrapes():
     for thread in threads:
         thread.start()
     eventually(lambda: len(complete) > 8)
-    terminate(process, "SIGTERM during scrapes ends it with status 0")
+    terminate(process, "SIGTERM during scrapes: the exporter exits with status 0")
     stop.set()
     for thread in threads:
         thread.join()
@@ -385,10 +385,10 @@ def main():
     test_end_during_scrapes()
     test_slow_clients(port)
     end(job)
-    check("a job that ends is gone", eventually(
+    check("a job that ends disappears", eventually(
         lambda: not scrape(port).values("mrail_process_up",
                                         mpi_job="fixture")))
-    terminate(process, "SIGTERM ends the exporter with status 0")
+    terminate(process, "SIGTERM: the exporter exits with status 0")
     finish()
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks the manual pages. Each command and each file format must have a page with
 # the usual sections. References, options in examples, JSON members, variables,
-# and the words of the parsers must agree with the programs. The parsers must
+# and the keywords of the parsers must agree with the programs. The parsers must
 # accept the samples.
 set -u
 # shellcheck source=test/lib.sh
@@ -20,7 +20,7 @@ none()
     fi
 }
 
-# at_least NAME MINIMUM FILE: fails if FILE has fewer lines than MINIMUM,
+# at_least NAME MINIMUM FILE: fails if FILE has fewer than MINIMUM lines,
 # because the test would then check almost nothing.
 at_least()
 {
@@ -67,7 +67,7 @@ broken_references()
     sed -n 's/^\.\(It \)\{0,1\}Xr \(mrail[a-z-]*\) \([1-9]\).*/\2.\3/p' "$1" |
         sort -u | while read -r page; do
             grep -q "/$page\$" "$tmp/pages" || echo "no $page"
-            [ "$page" != "$(basename "$1")" ] || echo "it refers to itself"
+            [ "$page" != "$(basename "$1")" ] || echo "the page refers to itself"
         done
 }
 
@@ -152,7 +152,7 @@ takes_demand()
     "$build/mrail-plan" --topo "$tmp/topology" --demand "$1"
 }
 
-# Each sample gets its own session, because the fault injector of the previous
+# Each sample has its own session, because the fault injector of the previous
 # sample may still be clearing its faults.
 takes_script()
 {

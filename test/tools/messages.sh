@@ -37,14 +37,14 @@ tree '| `size ... bytes of` | x |' 'f("size %" PRIu64 " bytes of x", n);'
 finds 0 'a macro between literals' '^1 messages' "$tmp/tree"
 
 tree '| `the port is not alive` | x |' 'f("the port is not active");'
-finds 1 'sees a message that was reworded' \
+finds 1 'reports a message that was reworded' \
     'troubleshooting.md:3: .*nearest: "the port is not active"' "$tmp/tree"
 tree '| `the port is not active` | x |' '/* "the port is not active" */'
-finds 1 'sees a message that is in a comment only' 'cannot be read' "$tmp/tree"
+finds 1 'reports a message that is only in a comment' 'cannot be read' "$tmp/tree"
 tree '| `the port is not active` | x |' 'f("the port is", "not active");'
-finds 1 'does not join what a comma separates' 'no message' "$tmp/tree"
+finds 1 'does not join literals that a comma separates' 'no message' "$tmp/tree"
 tree '| `port` | x |' 'f("the port is not active");'
-finds 1 'sees a quotation that would match anything' 'too short' "$tmp/tree"
+finds 1 'reports a quotation that would match anything' 'too short' "$tmp/tree"
 tree '| no message | x |' 'f("the port is not active");'
-finds 1 'sees a document without messages' 'cannot be read' "$tmp/tree"
+finds 1 'reports a document without messages' 'cannot be read' "$tmp/tree"
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The --help text, the manual page and the completions of each command must name
-# the same options. An invalid option or value must be refused with status 2.
+# the same options. An invalid option or value must be rejected with status 2.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -13,7 +13,7 @@ run_built()
     timeout 20 "$program" "$@" </dev/null
 }
 
-# refused NAME PATTERN COMMAND WORD...: the command must refuse the words.
+# refused NAME PATTERN COMMAND WORD...: the command must reject the words.
 refused()
 {
     name=$1
@@ -26,9 +26,9 @@ refused()
     elif ! grep -q -e "$pattern" "$tmp/err"; then
         not_ok "$name" "no line with '$pattern': $(head -n 1 "$tmp/err")"
     elif ! grep -q "^Try: mrail .*--help$" "$tmp/err"; then
-        not_ok "$name" "no line that says how to get help"
+        not_ok "$name" "no line that mentions --help"
     elif [ -s "$tmp/out" ]; then
-        not_ok "$name" "it wrote to stdout"
+        not_ok "$name" "the command wrote to stdout"
     else
         ok "$name"
     fi
@@ -45,7 +45,7 @@ in_man()
     if [ -z "$missing" ]; then
         ok "$1: the manual page has all options"
     else
-        not_ok "$1: the manual page has all options" "it lacks $missing"
+        not_ok "$1: the manual page has all options" "the page lacks $missing"
     fi
 }
 
@@ -55,7 +55,7 @@ for words in run bench info top trace report diagnose exporter collect plan acl 
     set -- $words
     page=$top/src/tools/man/mrail-$1.1
     if [ ! -x "$build/mrail-$1" ]; then
-        skip "$words" 'it is not built'
+        skip "$words" 'the command is not built'
         continue
     fi
     run_built "$@" --help >"$tmp/help" 2>"$tmp/err"
@@ -89,7 +89,7 @@ for words in run bench info top trace report diagnose exporter collect plan acl 
     'mrail '[0-9]*) ok "$words: --version" ;;
     *) not_ok "$words: --version" "$(run_built "$@" --version)" ;;
     esac
-    # run and bench pass unknown options on to mpirun.
+    # run and bench forward unknown options to mpirun.
     [ "$words" = run ] || [ "$words" = bench ] ||
         refused "$words: an unknown option" "unknown" "$@" --no-such-option
 done
@@ -98,9 +98,9 @@ done
 UCX_MRAIL_TIMEOUT=2s run_built info --config >"$tmp/config" 2>&1
 if grep -q '^UCX_MRAIL_TIMEOUT=2s$' "$tmp/config" &&
     grep -q '; default 1s; set in the environment$' "$tmp/config"; then
-    ok 'info --config shows what is set'
+    ok 'info --config marks the parameters that are set'
 else
-    not_ok 'info --config shows what is set' "$(head -n 3 "$tmp/config")"
+    not_ok 'info --config marks the parameters that are set' "$(head -n 3 "$tmp/config")"
 fi
 missing=$(sed -n 's/^    X(\([A-Z_]*\), .*/UCX_MRAIL_\1/p' \
     "$top/src/rail/params.h" | while read -r name; do
@@ -109,24 +109,24 @@ done)
 if [ -z "$missing" ] && [ "$(grep -c '^UCX_MRAIL_' "$tmp/config")" -gt 20 ]; then
     ok 'info --config shows all parameters'
 else
-    not_ok 'info --config shows all parameters' "not $missing"
+    not_ok 'info --config shows all parameters' "missing: $missing"
 fi
 if UCX_MRAIL_TIMEOUT=x run_built info --config >"$tmp/out" 2>&1; then
-    not_ok 'info --config refuses what the transport refuses' 'exit status 0'
+    not_ok 'info --config rejects values that the transport rejects' 'exit status 0'
 else
-    ok 'info --config refuses what the transport refuses'
+    ok 'info --config rejects values that the transport rejects'
 fi
-refused 'two reports at once' 'only one of --config' info --config --memory
+refused 'two reports in one call' 'only one of --config' info --config --memory
 
 refused 'a value that is missing' '--rate requires a value: --rate LIST' run --rate
 refused 'a value that is missing before --' '--rate requires a value' \
     run --rate -- true
-refused 'a flag with a value' '--print does not have a value' run --print=yes true
+refused 'a flag with a value' '--print does not take a value' run --print=yes true
 refused 'a number that is too large' 'expected a number from 1 to 1000000' \
     run -np 1000001 true
-refused 'a strange time' 'expected a time from 0.1 to 3600 seconds' \
+refused 'a malformed time' 'expected a time from 0.1 to 3600 seconds' \
     top --interval 2h
-refused 'a word that nobody takes' "unknown argument 'word'" top word
+refused 'an unexpected argument' "unknown argument 'word'" top word
 
 # The completions ask the commands for their options. In a build tree, `mrail`
 # would ask the installed commands instead.
@@ -173,9 +173,9 @@ if command -v bash >/dev/null 2>&1; then
     completed 'bash completes a file' "$top/README.md" \
         mrail plan --topo "$top/READ"
     if completions_of mrail top --int | grep -q -e --json; then
-        not_ok 'bash offers only what fits' 'it also offers --json'
+        not_ok 'bash offers only matching words' '--json is also offered'
     else
-        ok 'bash offers only what fits'
+        ok 'bash offers only matching words'
     fi
 else
     skip 'completion of bash' 'bash is not installed'
@@ -183,9 +183,9 @@ fi
 
 if command -v zsh >/dev/null 2>&1; then
     if zsh -n "$top/src/tools/completion/_mrail"; then
-        ok 'zsh reads its completion'
+        ok 'zsh parses its completion'
     else
-        not_ok 'zsh reads its completion' 'syntax'
+        not_ok 'zsh parses its completion' 'syntax'
     fi
 else
     skip 'completion of zsh' 'zsh is not installed'

@@ -64,28 +64,28 @@ left()
     [ ! -s "$tmp/left" ]
 }
 
-check 'it installs' into_root -i "$package"
-check 'it has everything that make install installs' complete
+check 'the package installs' into_root -i "$package"
+check 'the package has all files of make install' complete
 for file in usr/bin/mrail mrail/mrail-uct.so doc/mrail/README.md \
     doc/mrail/docs/loading.md doc/mrail/copyright ucx/libuct_mrail.so.0 \
     mrail/libmrail-softroce.so \
     mrail/softgpu/libcuda.so.1 man1/mrail-run.1.gz \
     examples/exporter/mrail-alerts.yml \
     examples/exporter/mrail-exporter@.service; do
-    check "it has $file" has "$file"
+    check "the package has $file" has "$file"
 done
 check 'Open MPI finds the hook component' hook_resolves
 check 'the mrail command runs' "$root/usr/bin/mrail" --version
-check 'it depends on this UCX and no other' \
+check 'the package depends on exactly this UCX' \
     depends_on 'libucx0 (>= .*libucx0 (<< '
-check 'it depends on this Open MPI and no other' \
+check 'the package depends on exactly this Open MPI' \
     depends_on 'libopenmpi[0-9]* (>= [^|]*), libopenmpi[0-9]* (<< '
-check 'programs linked with the planner depend on it' \
+check 'programs linked with the planner depend on the package' \
     holds shlibs '^libmrail-plan 0 mrail '
-check 'no program is linked with the transport' \
+check 'programs are not linked with the transport' \
     sh -c '! dpkg-deb -I "$0" shlibs |
         grep -v -e libmrail-plan -e libmrail-stream' "$package"
-check 'the linker cache gets the planner' holds triggers ldconfig
-check 'it is purged' into_root -P mrail
+check 'the linker cache is updated for the planner' holds triggers ldconfig
+check 'the package is purged' into_root -P mrail
 check 'nothing is left' left
 finish

@@ -128,19 +128,19 @@ json()
 }
 
 json 'JSON' --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
-checked 'JSON: the links carry what the pieces say' \
+checked 'JSON: the loads of the links match the pieces' \
     pieces "$tmp/json" "$tmp/hot" 4
 json 'JSON: groups and switches' --topo "$tmp/groups" --pattern zipf --pieces
 checked 'JSON: groups and switches: links and pieces' pieces "$tmp/json" - 2
 json 'JSON: ranks that reach several rails' --topo "$tmp/reach" --pattern zipf \
     --pieces
-checked 'JSON: ranks that reach several rails: the links carry the pieces' \
+checked 'JSON: ranks that reach several rails: the links match the pieces' \
     pieces "$tmp/json" - 4
 json 'JSON: without pieces' --topo "$tmp/mesh" --pattern 'moe:tokens=100'
-checked 'JSON: the default gap is kept' gap "$tmp/json" 0.02
+checked 'JSON: the default gap is met' gap "$tmp/json" 0.02
 json 'JSON: a small gap' --topo "$tmp/mesh" --pattern 'moe:tokens=100' \
     --gap=0.001
-checked 'JSON: a small gap is kept' gap "$tmp/json" 0.001
+checked 'JSON: a small gap is met' gap "$tmp/json" 0.001
 printf 'nodes 2\nrails 1\nrail * * 1GB\nranks * 1 multi-rail\n' >"$tmp/a \"b\"<&>"
 json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
     --svg "$tmp/quotes.svg"
@@ -167,11 +167,11 @@ plans 'no comparison without the option' 0 '^congestion ' \
 expect_none 'no comparison without the option: no row' "$tmp/out" '^comparison'
 json 'JSON: the comparison' --topo "$tmp/mesh" --demand "$tmp/hot" --compare \
     --relay-threshold 0
-checked 'JSON: the comparison: six arms, none below the bound' \
+checked 'JSON: the comparison: six methods, none below the bound' \
     arms "$tmp/json" 0
 json 'JSON: the comparison with leaf groups' --topo "$tmp/groups" \
     --pattern zipf --compare --relay-threshold 0
-checked 'JSON: the comparison with leaf groups: three arms are not served' \
+checked 'JSON: the comparison with leaf groups: three methods are unsupported' \
     arms "$tmp/json" 3
 
 # hash_of ARGUMENT...: prints the hash of the plan for these arguments.
@@ -191,12 +191,12 @@ else
     not_ok 'repeated planning gives the same plan' "not $first" "$tmp/out"
 fi
 if [ "$first" != "$(hash_of "$@" --seed 4)" ]; then
-    ok 'another seed gives other demands'
+    ok 'a different seed gives different demands'
 else
-    not_ok 'another seed gives other demands' 'it is the same plan' "$tmp/out"
+    not_ok 'a different seed gives different demands' 'the plan is the same' "$tmp/out"
 fi
 
-# ---- saved files, read again ----
+# ---- saved files, reread ----
 
 plans 'demands and topology are written' 0 '^congestion ' \
     --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9 \
@@ -207,7 +207,7 @@ if cmp -s "$tmp/mesh" "$tmp/saved.topo" &&
         "$(hash_of --topo "$tmp/saved.topo" --demand "$tmp/saved")" ]; then
     ok 'saved files give the same plan'
 else
-    not_ok 'saved files give the same plan' 'they do not' "$tmp/out"
+    not_ok 'saved files give the same plan' 'the plan differs' "$tmp/out"
 fi
 if "$plan" --topo - --demand "$tmp/hot" <"$tmp/mesh" >"$tmp/out" 2>&1 &&
     "$plan" --topo "$tmp/mesh" --demand - <"$tmp/hot" >>"$tmp/out" 2>&1 &&
@@ -269,7 +269,7 @@ if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
     ok 'this node: the plan is computed'
     cp "$tmp/this" "$tmp/out"
     says 'this node: rails in the order of names' '^rail \* 0 200.000Gb # mlx5_0$'
-    says 'this node: rails with the speed of their slot' '^rail \* 3 400.000Gb # mlx5_3$'
+    says "this node: rails with their slots' speeds" '^rail \* 3 400.000Gb # mlx5_3$'
     says 'this node: a rank for each GPU, at the nearest rail' \
         '^ranks \* 4 1,0,2,3 # cuda0 cuda1 cuda2 cuda3$'
     { sed 's/^nodes 1$/nodes 3/' "$tmp/this" && echo 'pairwise * 100GB'; } \
@@ -288,16 +288,16 @@ if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
 elif grep -q 'requires a build with hwloc' "$tmp/out"; then
     skip 'this node' 'built without hwloc'
 else
-    not_ok 'this node: the plan is computed' 'none' "$tmp/out"
+    not_ok 'this node: the plan is computed' 'no plan' "$tmp/out"
 fi
 unset HWLOC_XMLFILE
 
-# ---- wrong input ----
+# ---- invalid input ----
 
 plans '--help' 0 '^Usage: mrail plan --topo FILE' --help
-says '--help has the patterns' '^    zipf:exponent=1.2,size=16m$'
+says '--help lists the patterns' '^    zipf:exponent=1.2,size=16m$'
 # refused NAME PATTERN ARGUMENT...: the command must exit with status 2, print a
-# matching sentence, and say where to look.
+# matching message, and refer to --help.
 refused()
 {
     name=$1
@@ -368,7 +368,7 @@ END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
     >"$tmp/apart"
 printf 'nodes 2\nrails 1\nranks * 1 multi-rail\n' >"$tmp/dead"
-plans 'nothing is up' 1 '^mrail plan: .*/dead: all rails are down, and there are' \
+plans 'all rails are down' 1 '^mrail plan: .*/dead: all rails are down, and there are' \
     --topo "$tmp/dead" --pattern uniform
 plans 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform

@@ -6,7 +6,7 @@ usage: plan_check.py NAME pieces JSON DEMANDS|- RANKS_OF_A_NODE
        plan_check.py NAME name JSON TOPOLOGY
        plan_check.py NAME svg FILE CELLS
 
-If a check fails, prints a sentence and exits with status 1.
+If a check fails, prints a message and exits with status 1.
 """
 import collections
 import json
@@ -143,7 +143,7 @@ def check_arms(plan, not_served):
     arms = plan["comparison"]
     check([arm["method"] for arm in arms] ==
           ["direct", "pairwise", "RailS", "SABRE", "FAST", "NIMBLE"],
-          "other arms")
+          "the methods differ")
     refused = [arm for arm in arms if "not_served" in arm]
     check(len(refused) == int(not_served), f"not served: {refused}")
     bound = plan["congestion_bound_s"]
@@ -156,7 +156,7 @@ def check_arms(plan, not_served):
         check((over < 1e-9) if arm["is_bound"] else (over > -1e-9),
               f"{arm} is on the wrong side of the bound")
         check((arm["relayed_bytes"] is None) == arm["is_bound"],
-              f"{arm}: relayed bytes")
+              f"{arm}: wrong number of relayed bytes")
     check(arms[0]["time_s"] == plan["congestion_before_s"],
           "direct is not the baseline")
 
@@ -179,7 +179,7 @@ def check_svg(path, cells):
         text = rect.find(space + "title").text
         check(text.count("before") == 1 and text.endswith("after"), text)
     texts = [t.text for t in root.findall(space + "text")]
-    check(any("most loaded link: " in t for t in texts), "no figures")
+    check(any("most loaded link: " in t for t in texts), "the drawing has no figures")
     for rect in rects:
         right = float(rect.get("x", 0)) + float(rect.get("width"))
         bottom = float(rect.get("y", 0)) + float(rect.get("height"))

@@ -8,7 +8,7 @@ ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 
 def labels_of(text):
-    """Return the labels as a dictionary."""
+    """Returns the labels as a dictionary."""
     labels, at = {}, 0
     while at < len(text):
         match = LABEL.match(text, at)
@@ -46,14 +46,14 @@ class Scrape:
         self.samples[key] = float(match.group(3))
 
     def values(self, name, **wanted):
-        """Return [(labels, value)] of the samples with these labels."""
+        """Returns [(labels, value)] of the samples with these labels."""
         return [(dict(labels), value)
                 for (sample, labels), value in self.samples.items()
                 if sample == name and
                 all(dict(labels).get(k) == v for k, v in wanted.items())]
 
     def value(self, name, **wanted):
-        """Return the only value, or None if there is none."""
+        """Returns the only value, or None if there is none."""
         found = self.values(name, **wanted)
         if len(found) > 1:
             raise ValueError("%d samples of %s" % (len(found), name))
@@ -65,7 +65,7 @@ class Scrape:
 
 
 def decreased(before, after):
-    """Return the counters of `before` that are smaller in `after`."""
+    """Returns the counters of `before` that are smaller in `after`."""
     later = after.counters()
     return [key for key, value in before.counters().items()
             if key in later and later[key] < value]

@@ -9,33 +9,33 @@ data=$top/docs/results/data
 
 if "$top/contrib/figures.py" -o - >"$tmp/drawn" &&
     cmp -s "$tmp/drawn" "$top/docs/images/results.svg"; then
-    ok 'the picture is of the recorded data'
+    ok 'the picture shows the recorded data'
 else
-    not_ok 'the picture is of the recorded data' 'run contrib/figures.py'
+    not_ok 'the picture shows the recorded data' 'run contrib/figures.py'
 fi
 
 sed 's/"bytes_per_s": [0-9.e+]*/"bytes_per_s": 3e8/' \
     "$data/readme-alltoallv.json" >"$tmp/changed.json"
 if "$top/contrib/figures.py" --alltoallv "$tmp/changed.json" -o - \
     >"$tmp/drawn" && ! cmp -s "$tmp/drawn" "$top/docs/images/results.svg"; then
-    ok 'other data gives another picture'
+    ok 'different data gives a different picture'
 else
-    not_ok 'other data gives another picture' 'it is the same'
+    not_ok 'different data gives a different picture' 'the picture is the same'
 fi
 
-# refuses NAME SED-EXPRESSION [OPTION FILE WHY]: figures.py must refuse data
+# refuses NAME SED-EXPRESSION [OPTION FILE WHY]: figures.py must reject data
 # edited with SED-EXPRESSION.
 refuses()
 {
     sed "$2" "$data/${4-readme-alltoallv.json}" >"$tmp/invalid.json"
     if "$top/contrib/figures.py" "${3---alltoallv}" "$tmp/invalid.json" -o - \
         >"$tmp/drawn" 2>"$tmp/err"; then
-        not_ok "refuses $1" 'it drew a picture'
+        not_ok "rejects $1" 'figures.py drew a picture'
     elif [ -s "$tmp/drawn" ] ||
         ! grep -q "figures.py: ${5-no valid run}" "$tmp/err"; then
-        not_ok "refuses $1" "$(tail -n 1 "$tmp/err")"
+        not_ok "rejects $1" "$(tail -n 1 "$tmp/err")"
     else
-        ok "refuses $1"
+        ok "rejects $1"
     fi
 }
 refuses 'a run with wrong data' 's/"data_ok": true/"data_ok": false/'
@@ -54,6 +54,6 @@ if "$top/contrib/figures.py" --failover "$tmp/list.json" -o - >"$tmp/drawn" &&
         "$(grep -c 'class="own"' "$top/docs/images/results.svg")" ]; then
     ok 'a list of figures gives the same bars'
 else
-    not_ok 'a list of figures gives the same bars' 'it does not'
+    not_ok 'a list of figures gives the same bars' 'the bars differ'
 fi
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks mrail report with telemetry pages of jobs that do not exist: options, bad
-# input, jobs that run, end and are killed.
+# Checks mrail report with telemetry pages of artificial jobs: options, invalid
+# input, and jobs that run, end and are killed.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -23,8 +23,9 @@ refused()
     fi
 }
 
-# start JOB RANKS: exports the pages of a job until the pipe $tmp/JOB.in ends. Sets
-# pid. No other process may hold that pipe, which has the descriptor 7 or 8.
+# start JOB RANKS: exports the pages of a job until the pipe $tmp/JOB.in is
+# closed. Sets pid. Other processes must not hold that pipe, which has the
+# descriptor 7 or 8.
 start()
 {
     rm -f "$tmp/$1.in"
@@ -69,7 +70,7 @@ def figures(path):
                          "idle_s")} for rail in process["rails"]]}
             for process in report["processes"]]}
 def same(a, b):
-    # Ticks become seconds twice, each time with its own rounding.
+    # Ticks are converted to seconds twice, each time with different rounding.
     if isinstance(a, float):
         return abs(a - b) < 1e-4
     if isinstance(a, dict):
@@ -87,7 +88,7 @@ for key in a:
 # ---- options ----
 
 refused 'neither -o nor --json' 2 'report: give -o FILE, or --json' "$report"
-refused '--force without -o' 2 'report: --force needs -o FILE' \
+refused '--force without -o' 2 'report: --force requires -o FILE' \
     "$report" --json --force
 refused 'two jobs' 2 "report: unknown argument 'b'" "$report" --json a b
 refused 'a time that is too short' 2 'expected a time from 0.1 to 604800' \
@@ -100,24 +101,24 @@ refused 'no job' 1 '^mrail report: no process of this user has telemetry in ' \
 refused 'no directory' 1 'cannot read .*/none: No such file or directory$' \
     "$report" -o "$tmp/refused" --dir "$tmp/none"
 : >"$pages/mrail-telemetry.$(($(id -u) + 1)).1.0000000000000001"
-refused 'a job of another user' 1 '; 1 page of other users is not read$' \
+refused "another user's job" 1 '; 1 page of other users is not read$' \
     "$report" -o "$tmp/refused" job
 rm -f "$pages"/mrail-telemetry.*
 
-# ---- a job that runs ----
+# ---- a running job ----
 
 start job 32
 exec 7>"$tmp/job.in"
 under_way job
-refused 'a job that is not there' 1 'no process of job none has telemetry' \
+refused 'a job that does not exist' 1 'no process of job none has telemetry' \
     "$report" -o "$tmp/refused" none
-refused 'a directory that is not there' 1 \
+refused 'a directory that does not exist' 1 \
     'cannot write .*/none/page: No such file or directory$' \
     "$report" -o "$tmp/none/page" --time 0.1
 echo old >"$tmp/limited.html"
 expect_run 'a file that exists' 1 'limited.html exists; --force replaces it$' \
     "$report" -o "$tmp/limited.html"
-is 'it is unchanged' old "$(cat "$tmp/limited.html")"
+is 'the existing file is unchanged' old "$(cat "$tmp/limited.html")"
 head -c 5000 "$(find "$pages" -name '*[0-9a-f]' | head -n 1)" \
     >"$pages/mrail-telemetry.$(id -u).9.0000000000000009"
 
@@ -125,7 +126,7 @@ head -c 5000 "$(find "$pages" -name '*[0-9a-f]' | head -n 1)" \
     >"$tmp/limited.json" 2>"$tmp/limited.err" &
 reporter=$!
 sleep 1
-is 'the old page is whole during the recording' old "$(cat "$tmp/limited.html")"
+is 'the old page is unchanged during the recording' old "$(cat "$tmp/limited.html")"
 status=0
 wait $reporter || status=$?
 is '--time ends the recording' 0 $status
@@ -149,8 +150,8 @@ wait $reporter || status=$?
 is 'a signal ends the recording' 0 $status
 same interrupted 'recording.end=interrupted' totals.running=32
 
-# The files of a process that is stopped do not change, so the report of the job and
-# that of its archive have the same figures.
+# A stopped process's files do not change, so the reports on the job and on its
+# archive have the same figures.
 if grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h"; then
     need_built mrail-collect
     kill -STOP "$pid"
@@ -176,9 +177,9 @@ exec 8>"$tmp/other.in"
 under_way other
 refused 'two jobs run' 1 'there are several jobs; name one of:$' \
     "$report" -o "$tmp/refused"
-expect 'the message names them' "$tmp/out" '^  other$'
+expect 'the message names the jobs' "$tmp/out" '^  other$'
 "$report" --json --time 0.1 other >"$tmp/named.json" 2>&1
-expect 'a job that is named' "$tmp/named.json" '"job": "other"'
+expect 'the named job is reported' "$tmp/named.json" '"job": "other"'
 exec 8>&-
 
 if [ -e /dev/full ]; then
@@ -190,8 +191,8 @@ if [ -e /dev/full ]; then
         sh -c '"$0" --json --time 0.1 job >/dev/full' "$report"
 fi
 
-# The report of a job until its end has all of its bytes: each update adds 1000 to
-# the first counter, and the bytes of two lanes to each rail.
+# A report that follows a job to its end has all of its bytes: each update adds
+# 1000 to the first counter, and the bytes of two lanes to each rail.
 timeout 60 "$report" -o "$tmp/whole.html" --json job >"$tmp/whole.json" \
     2>&1 7>&- &
 reporter=$!
@@ -202,7 +203,7 @@ wait $reporter || status=$?
 is 'the end of the job ends the recording' 0 $status
 same whole 'recording.end=job ended' totals.running=0 totals.killed=0 \
     processes.0.state=ended
-check 'the figures are the last ones of the job' python3 -c '
+check "the figures are the job's final ones" python3 -c '
 import json, sys
 for process in json.load(open(sys.argv[1]))["processes"]:
     updates = process["counters"]["am_sent"] // 1000

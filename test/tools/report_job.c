@@ -140,7 +140,7 @@ static int take_plans(report_model_t *model)
     return ret;
 }
 
-/* Takes the samples of one process. */
+/* Samples one process. */
 static int record_rank(report_model_t *model, int rank, unsigned ranks,
                        unsigned rails, unsigned time_s)
 {

@@ -7,14 +7,14 @@
 #define SECOND MRAIL_NS_PER_SEC
 #define JOB_START (1700000000 * SECOND)
 
-/* Makes the page of a rank as it is at its start. The page has `rails` rails
- * mlx5_0:1, mlx5_1:1, ... with a lane each, and two counters. */
+/* Creates a rank's page as it is at the start. The page has `rails` rails
+ * mlx5_0:1, mlx5_1:1, ... with one lane each, and two counters. */
 void job_page(mrail_page_t *page, int rank, unsigned rails);
 
 /* Adds an event to a page. */
 void job_event(mrail_page_t *page, uint64_t time_ns, const char *text);
 
-/* Makes the calls of a rank: `entered` barriers, with these times. */
+/* Creates a rank's calls: `entered` barriers, with these times. */
 void job_calls(mrail_calls_t *calls, int rank, unsigned size, uint64_t entered,
                uint64_t computed_ns, uint64_t called_ns);
 
@@ -24,8 +24,8 @@ void job_calls(mrail_calls_t *calls, int rank, unsigned size, uint64_t entered,
 int job_record(report_model_t *model, const char *job, unsigned ranks,
                unsigned rails, unsigned time_s);
 
-/* Makes the model that of an archive. The ranks are on the first `present` of
- * the hosts, in equal parts; the others are missing. */
+/* Turns the model into that of an archive. The ranks are spread evenly over the
+ * first `present` hosts; the other hosts are missing. */
 void job_archive(report_model_t *model, report_archive_t *archive,
                  const pages_host_t *hosts, unsigned num_hosts,
                  unsigned present);

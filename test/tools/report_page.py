@@ -28,7 +28,7 @@ def check_sums(report):
     own = [rail for process in processes for rail in process["rails"]]
     wrong = [rail["bytes"] for rail in own if
              sum(rail["points"]) + rail["bytes_before"] != rail["bytes"]]
-    check("the intervals of a rail have all its bytes", not wrong, wrong[:3])
+    check("the intervals of a rail add up to its bytes", not wrong, wrong[:3])
     wrong = [rail["name"] for i, rail in enumerate(rails) if
              rail["bytes"] != sum(r["bytes"] for r in own if r["rail"] == i) or
              rail["points"] != [sum(column) for column in zip(

@@ -3,8 +3,8 @@
  *
  *   report_sample HTML JSON RANKS RAILS SECONDS [archive]
  *
- * The name of the job contains HTML. With "archive", the job is in an archive of
- * three hosts, of which one is missing.
+ * The name of the job contains HTML. With "archive", the job is in an archive
+ * of three hosts, one of which is missing.
  */
 #include "config.h"
 #include "report_job.h"
@@ -17,7 +17,7 @@ int main(int argc, char **argv)
     static const pages_host_t hosts[] = {
         {.name = "node1"},
         {.name = "node2", .offset_ns = -2500000, .bound_ns = 123456},
-        {.name = "node3", .error = "it cannot be reached: <b>no route"}};
+        {.name = "node3", .error = "cannot be reached: <b>no route"}};
     report_archive_t archive;
     report_model_t model;
     FILE *page, *json;

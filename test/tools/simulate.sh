@@ -18,13 +18,13 @@ simulate()
 }
 
 # refused NAME PATTERN OPTION...: the command must exit with status 2, print one
-# matching sentence, and produce no output.
+# matching message, and produce no output.
 refused()
 {
     name=$1 pattern=$2
     shift 2
     simulate "$name" 2 "$@"
-    expect "$name: the sentence" "$tmp/err" "^mrail simulate: $pattern"
+    expect "$name: the message" "$tmp/err" "^mrail simulate: $pattern"
     is "$name: no output" 0 "$(wc -c <"$tmp/out")"
 }
 
@@ -54,14 +54,14 @@ else
     skip 'JSON and the drawing have every link and byte' 'no python3'
 fi
 
-# Demands between NICs: one leaf with four hosts of two rails each, and an
-# incast on rail 0.
+# Demands between NICs: one leaf with four two-rail hosts, and an incast on rail
+# 0.
 printf 'host h[1-4]\nleaf l[1-2]\nspine s1\nlink h[1-4] l1 1MB\n' >"$tmp/rails"
 printf 'link h[1-4] l2 1MB\nlink l[1-2] s1 8MB\n' >>"$tmp/rails"
 printf '2 0 2m\n4 0 2m\n6 0 1m # a comment\n6 0 1m\n2 3 1g\n' >"$tmp/incast"
-simulate 'demands of a file, with relays' 0 "$tmp/rails" --demand "$tmp/incast" \
+simulate 'demands from a file, with relays' 0 "$tmp/rails" --demand "$tmp/incast" \
     --method dnlb,plan
-expect 'without relays one NIC is the limit' "$tmp/out" '^dnlb-8 +6\.291 s +1\.000'
+expect 'without relays, one NIC is the limit' "$tmp/out" '^dnlb-8 +6\.291 s +1\.000'
 expect 'relays use the other rail' "$tmp/out" '^plan-8 +3\.[12][0-9]+ s +0\.5'
 simulate 'a plan on single-rail hosts is DNLB' 0 "$fabrics/paralet-128.fabric" \
     --demand-pattern hotspot:size=1m --method dnlb,plan --json
@@ -106,9 +106,9 @@ cmp -s "$tmp/first" "$tmp/again"
 is 'the same seed gives the same result' 0 $?
 ethereal other --seed 2 --seeds 1
 cmp -s "$tmp/first" "$tmp/other"
-is 'another seed gives another order' 1 $?
+is 'a different seed gives a different order' 1 $?
 # In later phases, hosts split their messages over 15 uplinks until the timer
-# expires. If they try the sixteenth again, its flows collide with others.
+# expires. If they retry the sixteenth, its flows collide with others.
 for retry in 1m 1us; do
     simulate "Ethereal tries a failed path after $retry" 0 \
         "$fabrics/ethereal-256.fabric" --pattern doubling --fail l1:0@25ms \
@@ -116,33 +116,33 @@ for retry in 1m 1us; do
     cp "$tmp/out" "$tmp/retry-$retry"
 done
 expect 'a bad path is avoided' "$tmp/retry-1m" '^ethereal +46\.57 ms'
-expect 'the timer makes it good again' "$tmp/retry-1us" '^ethereal +47\.04 ms'
+expect 'after the timer, the path is good again' "$tmp/retry-1us" '^ethereal +47\.04 ms'
 for stagger in 0s 1us 20us; do
     simulate "starts within $stagger" 0 "$fabrics/paralet-128.fabric" \
         --pattern shift:64 --size 1m --method ethereal --stagger $stagger
     cp "$tmp/out" "$tmp/stagger-$stagger"
 done
 expect 'no stagger: the time is the bound' "$tmp/stagger-0s" '^ethereal +83\.89 us'
-expect 'a small one: within 1 %' "$tmp/stagger-1us" '^ethereal +84\.49 us +1\.007'
-expect 'a large one delays the end' "$tmp/stagger-20us" '^ethereal +95\.91 us'
+expect 'a small stagger: within 1 %' "$tmp/stagger-1us" '^ethereal +84\.49 us +1\.007'
+expect 'a large stagger delays the end' "$tmp/stagger-20us" '^ethereal +95\.91 us'
 simulate 'an uplink fails in the last phase' 0 "$fabrics/ethereal-256.fabric" \
     --pattern doubling --method spray --fail l1:0@40ms
-expect 'time counts over all phases' "$tmp/out" '^spray +43\.15 ms'
+expect 'the failure time counts from the first phase' "$tmp/out" '^spray +43\.15 ms'
 expect 'the other uplinks are full' "$tmp/out" \
     'the other 15 uplinks of the leaf: 100.00% to 100.00%'
-simulate 'an uplink of a spine fails' 0 "$fabrics/ethereal-512.fabric" \
+simulate 'a spine uplink fails' 0 "$fabrics/ethereal-512.fabric" \
     --pattern shift:64 --method ethereal --fail s1:0@1ms
 expect 'all leaf uplinks are shown' "$tmp/out" 'after the failure, 512 leaf uplinks'
 for method in stock ecmp mprdma paralet dnlb ethereal spray; do
     simulate "the NIC of a host fails: $method" 1 \
         "$fabrics/ethereal-256.fabric" --pattern shift:16 --method $method \
         --fail h1:0@1ms
-    expect "the NIC of a host fails: $method: the sentence" "$tmp/err" \
+    expect "the NIC of a host fails: $method: the message" "$tmp/err" \
         "^mrail simulate: $method: a message has no path"
 done
 simulate 'no path is left' 1 "$tmp/own.fabric" --method ecmp --size 1g \
     --fail a:0@1ms
-expect 'no path: the sentence' "$tmp/err" \
+expect 'no path: the message' "$tmp/err" \
     '^mrail simulate: ecmp: a message has no path'
 
 refused 'no fabric' 'the fabric is missing; give a file'
@@ -162,15 +162,15 @@ refused 'starts over too long a time' '--stagger 2s: expected a time from 0s to 
 refused 'no timer of a failed path' '--retry 0s: expected a time from 1e-06s' \
     "$own" --retry 0s
 refused 'nothing to send' '--size must be above 0' "$own" --size 0
-refused 'a link that is not there' '--fail a:1@1s: there is no uplink 1' \
+refused 'a link that does not exist' '--fail a:1@1s: there is no uplink 1' \
     "$own" --fail a:1@1s
 refused 'a link without a time' '--fail a/0: expected' "$own" --fail a/0
 refused 'two exchanges' 'give only one of --pattern, --demand and --demand-pattern' \
     "$own" --pattern ring --demand "$tmp/incast"
-refused 'a demand file that is not there' '.*none: No such file' "$own" \
+refused 'a demand file that does not exist' '.*none: No such file' "$own" \
     --demand "$tmp/none"
 printf '0 1 1m\n0 2 1m\n' >"$tmp/beyond"
-refused 'a rank that is not there' '.*beyond:2: ' "$own" --demand "$tmp/beyond"
+refused 'a rank that does not exist' '.*beyond:2: ' "$own" --demand "$tmp/beyond"
 refused 'an unknown demand pattern' "--demand-pattern: 'star' is not a pattern" \
     "$own" --demand-pattern star
 printf '0 1 1m\n' >"$tmp/inside"

@@ -7,7 +7,7 @@ set -eu
 
 need python3
 
-# finds NAME CHECKER FILE PATTERN: the checker must name the line and the
+# finds NAME CHECKER FILE PATTERN: the checker must report the line and the
 # reason.
 finds()
 {
@@ -79,7 +79,7 @@ Who only waits sends nothing.
 The peer has no credit.
 .El
 END
-passes 'examples and messages of a manual page are left alone' \
+passes 'examples and messages of a manual page are ignored' \
     check-prose good.1
 
 cat >"$tmp/good.c" <<'END'
@@ -91,10 +91,10 @@ const char *text = "Who only waits sends nothing. keeper";
  *  lines --> or a reader would have to begin again at the start of the line
  */
 END
-passes 'strings and drawings are left alone' check-prose good.c
+passes 'strings and drawings are ignored' check-prose good.c
 
 printf '# One\n\n[a](good.c) [b](#one) [c](https://host/x)\n' >"$tmp/links.md"
-passes 'links that lead somewhere' check-links links.md
+passes 'valid links' check-links links.md
 printf '# One\n\n[a](nowhere.md)\n' >"$tmp/file.md"
 finds 'a link to no file' check-links file.md ':3: no such file: nowhere.md'
 printf '# One\n\n[a](links.md#two)\n' >"$tmp/anchor.md"

@@ -19,8 +19,7 @@ def finish():
 
 
 def eventually(condition, seconds=40):
-    """Return the first true result of condition(), or None if the time is
-    over."""
+    """Returns the first true result of condition(), or None if the time is over."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         result = condition()

@@ -21,7 +21,7 @@ counted()
     is "$name" "$want" "$(cut -f 1 "$tmp/kinds" | paste -sd ' ')"
 }
 
-# reason NAME WORDS: the last result of the last command must give WORDS as its
+# reason NAME WORDS: the last result of the last command must have WORDS as its
 # reason.
 reason()
 {
@@ -73,12 +73,12 @@ reason 'a failed set-up has its reason' 'Bail out! no session'
 counted 'a program of this tree that is not built' fail \
     "$(script 'need_built no-such-program')"
 counted 'a script without a result' fail "$(script finish)"
-counted 'a script that ends before its plan' 'pass fail' \
+counted 'a script that exits before its plan' 'pass fail' \
     "$(script 'ok a' 'exit 0')"
 counted 'a script that is killed' 'pass fail fail' \
     "$(script 'ok a' tap_cleanup 'kill -KILL $$')"
 
-# ---- programs whose results a script takes over ----
+# ---- programs whose results a script repeats ----
 
 lines=$(program 0 'ok - x' 'words' 'ok 7 - y # SKIP no tool' '1..2')
 counted 'the results of a program' 'pass pass skip' \
@@ -99,7 +99,7 @@ counted 'a program without results' fail \
 mkdir "$tmp/reports"
 printf 'echo "SUMMARY: race in /a/src/b.c" >"%s"\necho "ok - x"\n' \
     "$tmp/reports/report.1" >"$tmp/racing"
-counted 'a report of a sanitizer' 'pass fail' \
+counted 'a sanitizer report' 'pass fail' \
     "$top/test/sanitized.sh" "$tmp/reports" /src/ sh "$tmp/racing"
 counted 'a report on code that is not instrumented' 'pass pass' \
     "$top/test/sanitized.sh" "$tmp/reports" /other/ sh "$tmp/racing"
@@ -118,7 +118,7 @@ counted 'a cmocka program with a failed test' 'pass fail' \
     "$run" "$(program 1 1..2 'ok 1 - a' 'not ok 2 - b')"
 counted 'a cmocka program that crashes' 'pass fail fail' \
     "$run" "$(program 139 1..3 'ok 1 - a')"
-counted 'a cmocka program that ends early' 'pass fail' "$run" "$(program 0 1..3 'ok 1 - a')"
+counted 'a cmocka program that exits early' 'pass fail' "$run" "$(program 0 1..3 'ok 1 - a')"
 counted 'passing results and a nonzero exit status' 'pass fail' \
     "$run" "$(program 23 1..1 'ok 1 - a')"
 reason 'a bad exit status has its reason' 'exited with status 23'

@@ -34,7 +34,7 @@ class Statistics(unittest.TestCase):
         self.assertEqual(stats.deviation([7]), 0)
 
     def test_no_values(self):
-        """statistics: an empty list or a non-finite value is refused"""
+        """statistics: an empty list or a non-finite value is rejected"""
         for function in (stats.median, stats.median_interval, stats.mean,
                          stats.deviation,
                          lambda values: stats.percentile(values, 50)):
@@ -123,7 +123,7 @@ class Statistics(unittest.TestCase):
             self.assertEqual(stats.median_interval(scaled), (3 * low, 3 * high))
 
     def test_pairs(self):
-        """pairs: ratios are in round order; an incomplete pair is refused"""
+        """pairs: ratios are in round order; an incomplete pair is rejected"""
         self.assertEqual(stats.paired_ratios([2, 9], [1, 3]), [2, 3])
         self.assertRaises(ValueError, stats.paired_ratios, [1, 2], [1])
         self.assertRaises(ValueError, stats.paired_ratios, [1], [0])
@@ -366,28 +366,28 @@ class Samples(unittest.TestCase):
         self.assertEqual(picked('1', 0, 'shift'), (1, 0.5))
 
     def test_absent(self):
-        """a skew that was not measured is refused"""
+        """a skew that was not measured is rejected"""
         self.assertRaises(ValueError, picked, '1', 0.1, 'single')
 
     def test_ambiguous(self):
-        """an ambiguous selection is refused"""
+        """an ambiguous selection is rejected"""
         self.assertRaises(ValueError, picked, '1', None, None)
 
     def test_wrong_data(self):
-        """a sample with wrong or unverified data is refused"""
+        """a sample with wrong or unverified data is rejected"""
         for data_ok in (False, None, 'true'):
             objects = samples.bench_objects(
                 skewed(1, 0, 'uniform', 1, data_ok=data_ok))
             self.assertRaises(ValueError, samples.pick_object, objects)
 
     def test_null(self):
-        """a field that is null or absent is refused"""
+        """a field that is null or absent is rejected"""
         item = json.loads(skewed(1, 0, 'uniform', 1, planned=None))
         self.assertRaises(ValueError, samples.sample_of, item, 'planned')
         self.assertRaises(ValueError, samples.sample_of, item, 'bytes_per_s')
 
     def test_cut(self):
-        """a truncated line is refused"""
+        """a truncated line is rejected"""
         self.assertRaises(ValueError, samples.bench_objects, ALL[:40])
 
     def test_spread(self):
@@ -420,7 +420,7 @@ class Samples(unittest.TestCase):
                          (50, 63))
 
     def test_no_profile(self):
-        """instructions: a run that counted nothing is refused"""
+        """instructions: a run that counted nothing is rejected"""
         self.assertRaises(ValueError, samples.instructions, [''], 'dev', 10)
         self.assertRaises(ValueError, samples.instructions,
                           [profile(5, 5), profile(5, 5)], 'dev', 10)
@@ -438,7 +438,7 @@ class Samples(unittest.TestCase):
         self.assertRaises(ValueError, samples.named_values, 'a word')
 
     def test_pair(self):
-        """times of a pair and of the others"""
+        """times of a pair and of the other ranks"""
         self.assertEqual(samples.pair_seconds(
             'head\nsecond 0: 100.0 50.5\nsecond 1: 90 60\n'),
             [(100, 50.5), (90, 60)])
@@ -480,7 +480,7 @@ class Streams(unittest.TestCase):
             samples.disturbed(points, 1.0, 2.2)[0].value, 200, delta=0.01)
 
     def test_ended(self):
-        """stream: a stream that ended too early is refused"""
+        """stream: a stream that ended too early is rejected"""
         for points in ([], steady(1.5), steady(3.3), steady(5)[:1]):
             self.assertRaises(ValueError, samples.disturbed, points, 1.0, 2.2)
 

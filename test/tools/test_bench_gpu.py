@@ -142,7 +142,7 @@ class Try(unittest.TestCase):
             try_report.GPU_JOBS)[1])
 
     def test_links(self):
-        """try: busy links between GPUs have rows, and the others a line"""
+        """try: busy links between GPUs have rows, and other links one line"""
         lines = try_report.links(
             2, ('no plan', status(40, pcie_in=99, to_0=4, to_2=0, to_3=2)),
             ('planned', status(20, pcie_in=99, to_0=44, to_2=3, to_3=0)))
@@ -161,7 +161,7 @@ class Try(unittest.TestCase):
                           ('a', status(1, to_0=1)), ('b', status(1, to_2=1)))
 
     def test_program(self):
-        """try: the program reads the files of the part with GPUs"""
+        """try: the program reads the files of the GPU part"""
         with tempfile.TemporaryDirectory() as folder:
             paths = [f'{folder}/gpu.{name}' for name in try_report.GPU_JOBS]
             for path in paths:

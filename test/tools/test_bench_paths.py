@@ -23,7 +23,7 @@ from bench_tools import (lab_areas, lab_simulated, path_areas,
 
 
 def simulated(_, *options):
-    """Stands for lab_simulated.simulate()."""
+    """Replaces lab_simulated.simulate()."""
     methods = options[options.index('--method') + 1].split(',')
     load = {'cv': 0.5, 'mean': 0.8, 'variance_percent2': 7, 'least': 0.7,
             'most': 0.9}
@@ -41,13 +41,13 @@ def hosts_of(pattern):
 class Paths(unittest.TestCase):
     def test_lab_least(self):
         """paths: the lower bound of an exchange in the lab"""
-        # Each of 4 ranks sends 4/7 of 70 MB over uplinks of 80 MB/s in total.
+        # Each of 4 ranks sends 4/7 of 70 MB over 80 MB/s of uplinks in total.
         self.assertAlmostEqual(lab_areas.bound_s(8, 'alltoallv', 70e6), 2)
         self.assertAlmostEqual(lab_areas.bound_s(8, 'ring', 70e6), 3.5)
         self.assertAlmostEqual(lab_areas.bound_s(2, 'alltoallv', 80e6), 1)
 
     def test_lab_rate(self):
-        """paths: slow processors get slower links"""
+        """paths: slow processors are given slower links"""
         self.assertEqual(lab_areas.divisor_for(0.1, 0.5), 1)
         self.assertEqual(lab_areas.divisor_for(0.2, 0.5), 2)
         self.assertEqual(lab_areas.divisor_for(0.5, 0.5), 4)
@@ -128,7 +128,7 @@ class Paths(unittest.TestCase):
                     self.assertEqual(names[1], item.other.replace('lab.', 'sim.'))
                 for name in names:
                     self.assertTrue(name is None or name in bench.samples, name)
-        # The least time is half the mean time, that is the lower bound.
+        # The least time is half the mean time, which is the lower bound.
         lab = lab_areas.Lab(bench)
         self.assertEqual(lab.iterations('ring', 'moves', 7, 0.1), 100)
         self.assertRaises(ValueError, lab.iterations, 'other', 'rules', 5, 0.1)

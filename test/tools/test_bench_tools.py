@@ -105,7 +105,7 @@ class Runs(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, 'still running after 1 s'):
                 bench.run(['sh', '-c', script], limit_s=1)
             child = int(bench.text('out'))
-        # A zombie counts as ended.
+        # A zombie counts as exited.
         state = pathlib.Path(f'/proc/{child}/stat')
         if state.exists():
             self.assertIn(') Z', state.read_text())
@@ -119,7 +119,7 @@ class Runs(unittest.TestCase):
             self.assertEqual(bench.run(['echo', 'fine']), 'fine\n')
 
     def test_wrong_pick(self):
-        """a wrong result in one case does not affect the others"""
+        """a wrong result in one case does not affect other cases"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             found = [{'size': 1, 'pattern': 'uniform', 'median_s': 2,
@@ -182,7 +182,7 @@ class Areas(unittest.TestCase):
                              'linear')
 
     def test_least(self):
-        """alltoallv: the lower bound of a pair and the others"""
+        """alltoallv: the lower bound of a pair and the other ranks"""
         self.assertEqual(exchange_areas.bound_s_of(200, 200), 1)
         self.assertEqual(exchange_areas.bound_s_of(0, 400), 2)
 
@@ -356,7 +356,7 @@ class Against(unittest.TestCase):
         self.assertEqual(bench.better, {'w': 'less'})
 
     def test_failed(self):
-        """against: a job that fails then leaves the installation as it was"""
+        """against: a job that fails then leaves the installation unchanged"""
         with tempfile.TemporaryDirectory() as folder:
             bench = bench_in(folder)
             block = compared_block(bench, pathlib.Path(folder))
@@ -405,7 +405,7 @@ class Against(unittest.TestCase):
                                  'WORSE: slow: 0.600 [0.500, 0.700]'])
 
     def test_commit(self):
-        """against: a name that is no commit is refused"""
+        """against: a name that is not a commit is rejected"""
         with tempfile.TemporaryDirectory() as folder:
             git = ['git', '-C', folder]
             subprocess.run([*git, 'init', '-q'], check=True)
@@ -427,7 +427,7 @@ class Against(unittest.TestCase):
 
 class Osu(unittest.TestCase):
     def test_sizes(self):
-        """osu: all powers of two from 1 byte to 4 MiB, as names that are read"""
+        """osu: all powers of two from 1 byte to 4 MiB, as parsable names"""
         self.assertEqual((len(osu_area.SIZES), osu_area.SIZES[-1]), (23, 4 << 20))
         for size in osu_area.SIZES:
             self.assertEqual(samples.size_bytes(osu_area.size_name(size)), size)
@@ -512,7 +512,7 @@ class Pages(unittest.TestCase):
         self.assertIn('Not recorded.', text)
 
     def test_unknown_line(self):
-        """pages: an unknown line of a template is refused"""
+        """pages: an unknown line of a template is rejected"""
         self.assertRaises(ValueError, record.page, 'x', recorded(),
                           '# X\n\n@figure@\n')
 
@@ -522,7 +522,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(head, '| figure | value |')
 
     def test_columns_beside(self):
-        """pages: values from other sources stand beside those measured"""
+        """pages: values from other sources are next to the measured ones"""
         figures = [dict(evaluated(OWN, FULL)[0],
                         beside={'simulated': [4, 7], 'paper': [0.06, None]}),
                    evaluated(OWN, FULL)[0]]
@@ -702,7 +702,7 @@ class Try(unittest.TestCase):
         self.assertIn('WRONG DATA', lines[2])
 
     def test_carrier(self):
-        """try: a result carried by another transport is refused"""
+        """try: a result carried by another transport is rejected"""
         lines, ok = try_rows(try_object('ompi:^ucx'))
         self.assertFalse(ok)
         self.assertIn('this was carried by ompi:^ucx, not by mrail', lines[3])

@@ -1,6 +1,6 @@
 /*
- * Tests mrail collect without processes: names, manifests, the words that
- * reach a host, and archives that are whole, cut off, or too large.
+ * Tests mrail collect without processes: names, manifests, the words that reach
+ * a host, and archives that are complete, truncated, or too large.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -106,10 +106,10 @@ static void test_bad_manifests(void **state)
     static const bad_manifest_t bad[] = {
         {"", -EINVAL, "not JSON"},
         {"{", -EINVAL, "not JSON"},
-        {"[]", -EINVAL, "not an archive of mrail collect"},
-        {"{\"format\": \"zip\"}", -EINVAL, "not an archive of mrail collect"},
+        {"[]", -EINVAL, "not a mrail collect archive"},
+        {"{\"format\": \"zip\"}", -EINVAL, "not a mrail collect archive"},
         {"{\"format\": \"mrail archive\", \"version\": 2}", -EPROTO,
-         "version 2 of the format, and this mrail reads version 1"},
+         "format version 2, but this mrail reads only version 1"},
         {"{\"format\": \"mrail archive\", \"version\": \"1\"}", -EINVAL,
          "'version'"},
         {"{\"format\": \"mrail archive\", \"version\": 1}", -EINVAL,
@@ -132,7 +132,7 @@ static void test_bad_manifests(void **state)
          -EINVAL, "'size'"},
         {HEAD HOST("n1", "0",
                    "{\"name\": \"mrail-telemetry.0.1.1\", \"size\": 0}") "]}",
-         -EINVAL, "none of mrail"}};
+         -EINVAL, "not a telemetry file"}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
         int ret = parse(bad[i].text);
@@ -284,7 +284,7 @@ static void test_archive(void **state)
     collect_manifest_cleanup(&manifest);
 }
 
-/* An archive that is cut off anywhere is recognised. */
+/* An archive that is truncated anywhere is recognised. */
 static void test_cut_off(void **state)
 {
     collect_manifest_t manifest;
@@ -295,7 +295,7 @@ static void test_cut_off(void **state)
         off_t size = lseek(fd, 0, SEEK_END);
         unsigned count;
 
-        /* The end of a tar is zeros, which may be missing. */
+        /* A tar file ends with zeros, which may be missing. */
         for (; size >= 0; size -= gzip ? 7 : 101) {
             assert_int_equal(ftruncate(fd, size), 0);
             ret = read_archive(fd, 1u << 20, &count);
@@ -322,7 +322,7 @@ static void test_too_large(void **state)
     make_manifest(&manifest);
     fd = written(&manifest, 1);
     assert_int_equal(read_archive(fd, 2000, &count), -EFBIG);
-    assert_string_equal(error, "it is larger than it may be");
+    assert_string_equal(error, "larger than the maximum size");
     assert_int_equal(count, 2);
     close(fd);
     collect_manifest_cleanup(&manifest);
@@ -383,11 +383,11 @@ static void check_shares(const uint64_t *needs, const uint64_t *wanted,
 
 static void test_shares(void **state)
 {
-    /* The third host leaves 28 of its equal part to the others, and the first
-     * one then leaves 7 of its 47. */
+    /* The third host leaves 28 of its equal share to the other hosts, and the
+     * first host then leaves 7 of its 47. */
     check_shares((uint64_t[]){40, 500, 5}, (uint64_t[]){40, 55, 5}, 3, 100);
     check_shares((uint64_t[]){500, 500}, (uint64_t[]){50, 50}, 2, 101);
-    /* All needs are met, and there is a rest. */
+    /* All needs are met, and some space is left. */
     check_shares((uint64_t[]){10, 20}, (uint64_t[]){45, 55}, 2, 100);
     check_shares((uint64_t[]){7}, (uint64_t[]){100}, 1, 100);
     check_shares((uint64_t[]){7}, (uint64_t[]){0}, 1, 0);
@@ -395,8 +395,8 @@ static void test_shares(void **state)
     collect_share(NULL, NULL, 0, 100);
 }
 
-/* No host gets less than an equal part that it needs, and all together never
- * more than there is. */
+/* A host gets at least an equal share if it needs one, and all shares together
+ * never exceed the total. */
 static void test_random_shares(void **state)
 {
     mrail_rng_t rng;

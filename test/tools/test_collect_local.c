@@ -104,7 +104,7 @@ static void path_of(char path[MRAIL_TELE_PATH], unsigned pid)
              (unsigned)geteuid(), pid);
 }
 
-/* Links, pipes, other files and names: counted, and left out. */
+/* Links, pipes, other files and other names are counted and left out. */
 static void test_planted(void **state)
 {
     char path[MRAIL_TELE_PATH];
@@ -125,7 +125,7 @@ static void test_planted(void **state)
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     close(fd);
-    if (geteuid() == 0) { /* a name of ours, but a file of another user */
+    if (geteuid() == 0) { /* this user's name, but another user's file */
         path_of(path, 4);
         fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
         assert_true(fd >= 0);

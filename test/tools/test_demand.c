@@ -34,7 +34,7 @@ static void test_one(void **state)
         }
     }
     /* The hot receiver is rank 0. It cannot send a larger part to itself, so it
-     * sends equally to all others. */
+     * sends equally to all other ranks. */
     mrail_demand_row(8, 0, 7000, 700000, MRAIL_DEMAND_SINGLE, row);
     for (unsigned d = 0; d < 8; ++d) {
         assert_int_equal(row[d], (d == 0) ? 0 : 1000);

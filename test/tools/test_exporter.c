@@ -1,5 +1,5 @@
-/* Tests mrail exporter (src/tools/exporter_*.c): the text of a scrape, and
- * the choice of processes, from artificial telemetry pages. */
+/* Tests mrail exporter (src/tools/exporter_*.c): the text of a scrape, and the
+ * selection of processes, from artificial telemetry pages. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -86,7 +86,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Makes the text of the fixture's pages. */
+/* Formats the fixture's pages. */
 static const char *text_as(fixture_t *f, exporter_format_t format)
 {
     size_t size;
@@ -265,8 +265,8 @@ static void test_names(void **state)
     }
 }
 
-/* Each counter of the transport must have a metric, and no metric may have a
- * counter that does not exist. */
+/* Each counter of the transport must have a metric, and each metric must have
+ * an existing counter. */
 static void test_every_counter(void **state)
 {
 #define COUNTER_NAME(_name) #_name,
@@ -300,7 +300,8 @@ static void test_ended(void **state)
     has(text, "mrail_process_up{mpi_job=\"job0\",rank=\"1\",pid=\"101\"} 0");
     has(text, "mrail_lane_failovers_total{mpi_job=\"job0\",rank=\"1\","
               "pid=\"101\"} 8");
-    /* It no longer has rails, so their state would be misleading. */
+    /* A process that has ended has no rails, so their state would be
+     * misleading. */
     lacks(text, "mrail_rail_up{mpi_job=\"job0\",rank=\"1\"");
     lacks(text, "rank=\"2\",pid=\"102\"");
     has(text, "mrail_exporter_left_out_processes{reason=\"ended\"} 1");
@@ -322,18 +323,18 @@ static void test_limits(void **state)
     has(f->text, "mrail_exporter_left_out_processes{reason=\"limit\"} 2");
     has(f->text, "mrail_exporter_left_out_jobs 0");
     f->limits = (exporter_limits_t){1, 10, 300 * SECOND};
-    /* The job that started first stays. */
+    /* The job that started first is kept. */
     lacks(text_of(f), "job1");
     has(f->text, "mrail_exporter_left_out_jobs 1");
     has(f->text, "mrail_exporter_left_out_processes{reason=\"limit\"} 3");
-    /* A job that has ended makes room. */
+    /* A job that has ended is dropped first. */
     f->items[0].alive = f->items[1].alive = f->items[2].alive = 0;
     lacks(text_of(f), "job0");
     has(f->text, "mrail_exporter_jobs 1");
     has(f->text, "mrail_process_up{mpi_job=\"job1\",rank=\"0\",pid=\"103\"} 1");
 }
 
-/* Prometheus refuses a scrape with two equal series. */
+/* Prometheus rejects a scrape with duplicate series. */
 static void test_equal_series(void **state)
 {
     fixture_t *f = *state;
@@ -346,7 +347,7 @@ static void test_equal_series(void **state)
     f->view.per_lane = 1;
     has(text_of(f),
         "mrail_exporter_left_out_processes{reason=\"duplicate\"} 1");
-    /* The one that started last counts. */
+    /* The process that started last counts. */
     has(f->text, "mrail_lane_failovers_total{mpi_job=\"job0\",rank=\"0\","
                  "pid=\"100\"} 55");
     assert_int_equal(count(f->text, "\nmrail_rail_up{mpi_job=\"job1\","

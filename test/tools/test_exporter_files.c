@@ -1,4 +1,4 @@
-/* Tests mrail exporter with files of any content, and its address
+/* Tests mrail exporter with arbitrary file contents, and its address
  * (src/tools/exporter_scrape.c and exporter_listen.c). */
 #include "config.h"
 
@@ -53,7 +53,7 @@ static void test_in_call(void **state)
     free(calls);
 }
 
-/* ---- any bytes ---- */
+/* ---- arbitrary bytes ---- */
 
 /* Checks a line "NAME{LABEL="VALUE",...} NUMBER". */
 static int is_sample(const char *line)
@@ -90,7 +90,7 @@ static int line_order(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Every line must be valid, and no two samples may have the same series. */
+/* Every line must be valid, and every sample must have its own series. */
 static void check_text(char *text)
 {
     char *lines[20000], *save = NULL;
@@ -117,7 +117,7 @@ static void check_text(char *text)
 }
 
 /* Writes a page whose content, except its header, is random. Returns its
- * descriptor. The lock on it makes the process alive. */
+ * descriptor. With a lock on it, the process counts as alive. */
 static int write_random(const char *dir, unsigned number, uint64_t seed)
 {
     static mrail_page_t page;
@@ -128,8 +128,8 @@ static int write_random(const char *dir, unsigned number, uint64_t seed)
 
     mrail_rng_init(&rng, seed);
     for (size_t i = 0; i < sizeof(page); ++i) {
-        /* In every second round, all values are small, so that names and numbers
-         * are equal at times. */
+        /* In every second round, all values are small, so that names and
+         * numbers are sometimes equal. */
         bytes[i] = (unsigned char)(mrail_rng_next(&rng) >> 32);
         bytes[i] %= (seed % 2 == 0) ? 255 : 2;
     }

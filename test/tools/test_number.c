@@ -1,5 +1,5 @@
 /* Tests src/base/number.c, which parses numbers as users write them, and
- * src/base/launch.h, which finds a rank's place from the launcher's
+ * src/base/launch.h, which derives a rank's position from the launcher's
  * variables. */
 #include "config.h"
 
@@ -98,7 +98,7 @@ static void test_iec_sizes(void **state)
     assert_true(value == (uint64_t)3 << 40);
 }
 
-/* 100000 * 1e-6 is less than 0.1, so the limit itself would be refused. */
+/* 100000 * 1e-6 is less than 0.1, so the limit itself would be rejected. */
 static void test_seconds_at_the_limit(void **state)
 {
     double seconds;

@@ -1,7 +1,7 @@
 /* Tests the Perfetto traces of mrail trace (src/tools/perfetto.c,
- * trace_tracks.c, trace_calls.c and trace_plans.c). A decoder that knows only
- * the encoding of Protocol Buffers and which fields are messages turns a trace
- * into text. */
+ * trace_tracks.c, trace_calls.c and trace_plans.c). A decoder turns a trace
+ * into text. It knows only the Protocol Buffers encoding, and which fields are
+ * messages. */
 #include "config.h"
 #include "base/rng.h"
 #include "orchestrator/plan.h"
@@ -318,8 +318,8 @@ static void test_record(void **state)
     has("8:1000000000000030000 58:1 11{9:2 11:4 } ");
 }
 
-/* Slices that overlap are on tracks of their own; a track is used again as soon
- * as its last slice has ended. */
+/* Overlapping slices are on separate tracks; a track is reused as soon as its
+ * last slice has ended. */
 static void test_overlap(void **state)
 {
     trace_tracks_t *tracks = create(0);
@@ -390,8 +390,8 @@ static void test_lost(void **state)
     has("4{10:'overwritten' 3:3 } 4{10:'invalid' 3:1 } ");
 }
 
-/* A ring with random records neither crashes nor needs unlimited memory, and
- * every slice has an end. */
+/* With random records in the ring, the writer does not crash, its memory is
+ * bounded, and every slice has an end. */
 static void test_random_records(void **state)
 {
     trace_tracks_t *tracks = create(1);
@@ -520,7 +520,8 @@ static void test_collectives(void **state)
                      1);
     has("4{10:'number' 3:1 } 4{10:'ranks' 3:4 } } ");
     has("8:1000000000000000040 58:1 11{9:2 11:4 } ");
-    /* It has not ended, and does not begin before the last one ended. */
+    /* The call has not ended, and does not begin before the previous call
+     * ended. */
     has("8:1000000000000000040 58:1 11{9:1 11:4 22:'collective' "
         "23:'MPI_Barrier' 47:");
 }
@@ -620,7 +621,7 @@ static void add_load(mrail_plans_comm_t *comm, unsigned kind, unsigned node,
     mrail_plans_add(comm, &link);
 }
 
-/* Makes a forecast in a place: 700 ns without a plan, and 300 ns with it. */
+/* Makes a forecast in a slot: 700 ns without a plan, and 300 ns with it. */
 static mrail_plans_comm_t *forecast(unsigned place, uint64_t time_ns)
 {
     mrail_plans_comm_t *comm = &forecasts.comms[place];
@@ -637,7 +638,7 @@ static mrail_plans_comm_t *forecast(unsigned place, uint64_t time_ns)
     return comm;
 }
 
-/* The slice begins with the collective, and takes the predicted time. */
+/* The slice begins with the collective, and lasts for the predicted time. */
 static void test_forecast(void **state)
 {
     mrail_calls_comm_t *comm = add_comm();
@@ -672,7 +673,8 @@ static void test_forecast(void **state)
     has("8:1000000000000001300 58:1 11{9:2 11:1 } ");
 }
 
-/* A forecast waits for the end of its collective, which is the measured time. */
+/* A forecast is shown only after its collective has ended, because it includes
+ * the measured time. */
 static void test_forecast_of_a_call_that_goes_on(void **state)
 {
     mrail_calls_comm_t *comm = add_comm();
@@ -697,7 +699,8 @@ static void test_forecast_of_a_call_that_goes_on(void **state)
     has("8:1000000000000002000 58:1 11{9:1 ");
 }
 
-/* Without the call, or with other calls, it begins with its own time. */
+/* Without the call, or with other calls, the slice begins at the forecast's own
+ * time. */
 static void test_forecast_without_a_call(void **state)
 {
     mrail_calls_comm_t *comm = add_comm();
@@ -724,7 +727,7 @@ static void test_forecast_without_a_call(void **state)
     assert_int_equal(count("'collective' "), 0);
 }
 
-/* A nonblocking call is left at once, before the forecast. */
+/* A nonblocking call returns immediately, before the forecast. */
 static void test_forecast_of_a_nonblocking_call(void **state)
 {
     add_call(add_comm(), 1000, 1001,
@@ -737,8 +740,8 @@ static void test_forecast_of_a_nonblocking_call(void **state)
     assert_int_equal(count("'measured ns' "), 0);
 }
 
-/* A later trace does not show earlier forecasts, and counts those that it did
- * not see in time. */
+/* A later trace does not show earlier forecasts, and counts those that it
+ * missed. */
 static void test_missed_forecasts(void **state)
 {
     (void)forecast(0, 1000);
@@ -760,7 +763,7 @@ static void test_missed_forecasts(void **state)
     has("4{10:'forecast' 3:5 } ");
 }
 
-/* A communicator that has the place of another one has tracks of its own. */
+/* A communicator that reuses another communicator's slot has its own tracks. */
 static void test_forecasts_of_a_reused_place(void **state)
 {
     mrail_plans_comm_t *plan = forecast(0, 1000);
@@ -781,7 +784,7 @@ static void test_forecasts_of_a_reused_place(void **state)
     has("23:'forecast: by the plan' 4{10:'forecast' 3:2 } ");
 }
 
-/* Slices that overlap are on tracks of the same name; their number is
+/* Overlapping slices are on tracks with the same name; their number is
  * limited. */
 static void test_overlapping_forecasts(void **state)
 {
@@ -798,7 +801,7 @@ static void test_overlapping_forecasts(void **state)
     assert_int_equal(count("2:'plans of MPI_COMM_WORLD' "), TRACE_PLAN_SLOTS);
 }
 
-/* Each slice has an end, for all contents of the file and all calls. */
+/* Each slice has an end, for all file contents and all calls. */
 static void test_random_forecasts(void **state)
 {
     mrail_rng_t rng;

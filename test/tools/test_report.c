@@ -1,5 +1,5 @@
-/* Tests mrail report (src/tools/report_*.c): what it collects from telemetry
- * pages. */
+/* Tests mrail report (src/tools/report_*.c): the data that it collects from
+ * telemetry pages. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -101,7 +101,7 @@ static void test_times_before_the_origin(void **state)
     assert_int_equal(series->bytes[0], 300);
 }
 
-/* No byte is lost, and the memory stays the same. */
+/* No byte is lost, and memory use is constant. */
 static void test_no_byte_is_lost(void **state)
 {
     fixture_t *f = *state;
@@ -175,7 +175,8 @@ static void test_before_the_recording(void **state)
     assert_int_equal(sum_of(process->rails[0].series), 300);
 }
 
-/* All bytes of a process that starts during the recording are in its series. */
+/* If a process starts during the recording, all of its bytes are in its
+ * series. */
 static void test_later_process(void **state)
 {
     fixture_t *f = *state;
@@ -330,7 +331,7 @@ static void test_kinds(void **state)
         job_event(&f->page, JOB_START + i, cases[i].text);
     }
     sample(f, process);
-    sample(f, process); /* nothing is taken twice */
+    sample(f, process); /* nothing is counted twice */
     assert_int_equal(f->model.num_events, MRAIL_ARRAY_SIZE(cases));
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         const report_event_t *event = &f->model.events[i];
@@ -358,7 +359,7 @@ static void test_overwritten_events(void **state)
     assert_int_equal(f->model.events[0].time_ns, JOB_START + 30);
 }
 
-/* However many events there are, those of ports have room. */
+/* Port events are kept, however many events there are. */
 static void test_room_for_events(void **state)
 {
     fixture_t *f = *state;
@@ -381,7 +382,7 @@ static void test_room_for_events(void **state)
 
 /* ---- calls ---- */
 
-/* The figures of a communicator remain after it was freed. */
+/* A communicator's figures remain after it was freed. */
 static void test_freed_communicator(void **state)
 {
     fixture_t *f = *state;

@@ -37,7 +37,7 @@ static double number(const cJSON *object, const char *key)
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
 
     if (!cJSON_IsNumber(item)) {
-        fail_msg("no number %s", key);
+        fail_msg("there is no number %s", key);
     }
     return item->valuedouble;
 }
@@ -62,7 +62,8 @@ static double sum_of_points(const cJSON *object)
     return sum;
 }
 
-/* The points of the processes add up to those of the rails, and to all bytes. */
+/* The points of the processes add up to those of the rails, and to the total
+ * bytes. */
 static void test_figures_agree(void **state)
 {
     report_model_t model;
@@ -137,7 +138,7 @@ static void test_summary(void **state)
     assert_non_null(strstr(text,
                            "during the recorded 300.0 s. Port mlx5_1:1 "
                            "reported an error. 4 lanes failed. Rank 2 "
-                           "delays the others: it spent 75.0 s more "
+                           "delays the other ranks: it spent 75.0 s more "
                            "outside collectives than the median rank.\""));
     free(text);
     report_cleanup(&model);
@@ -150,7 +151,7 @@ static void test_archive(void **state)
     static const pages_host_t hosts[] = {
         {.name = "node1"},
         {.name = "node2", .offset_ns = 1500000000, .bound_ns = 123456},
-        {.name = "node3", .error = "it gave no answer"}};
+        {.name = "node3", .error = "no response"}};
     report_archive_t archive;
     report_model_t model;
     const cJSON *process, *host;
@@ -197,7 +198,7 @@ static void test_missing_hosts(void **state)
     assert_non_null(hosts);
     for (unsigned i = 0; i < 102; ++i) {
         hosts[i].name = "a-host-with-a-very-long-name.of.a-very-large.cluster";
-        hosts[i].error = (i < 2) ? NULL : "it gave no answer";
+        hosts[i].error = (i < 2) ? NULL : "no response";
     }
     assert_int_equal(job_record(&model, "job", 4, 2, 10), 0);
     job_archive(&model, &archive, hosts, 102, 2);
@@ -227,7 +228,7 @@ static char *data_of(const char *page)
     return strndup(from, (size_t)(to - from));
 }
 
-/* No text can leave its place in the page. */
+/* Text from the job cannot escape its element in the page. */
 static void test_hostile_texts(void **state)
 {
     static const char evil[] = "</script><img src=x onerror=alert(1)>&";

@@ -68,7 +68,7 @@ static const char *const app[] = {"app", "-np", "7", NULL};
     " OMPI_MCA_mca_base_component_path=SYSTEM_DEFAULT:/p/components:"          \
     "USER_DEFAULT"
 
-/* A rank of srun gets variables instead of mpirun's options. */
+/* A rank under srun is given variables instead of mpirun's options. */
 static void test_run_as_rank(void **state)
 {
     static const char *const user[] = {"-x", "A=1", "--mca", "coll_x", "2"};
@@ -149,7 +149,7 @@ static void test_run_on_software_rails(void **state)
 }
 
 /* In Open MPI 5.0, PMIx has its own search path, and processes that the job
- * spawns inherit the environment of mpirun. */
+ * spawns inherit mpirun's environment. */
 static void test_run_on_prrte(void **state)
 {
     mrail_run_options_t options = {

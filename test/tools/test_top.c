@@ -141,7 +141,7 @@ static void test_figures(void **state)
     assert_true(figures.stalled > 0.0999 && figures.stalled < 0.1001);
     assert_true(figures.idle > 0.2499 && figures.idle < 0.2501);
     assert_true(figures.outstanding == 3);
-    /* Without an earlier sample there is no rate. */
+    /* Without an earlier sample, there is no rate. */
     figures = top_figures(NULL, &f->pages[2], 1);
     assert_true(figures.bytes_per_s == 0 && figures.stalled == 0);
 }
@@ -203,7 +203,7 @@ static void test_table(void **state)
     free(text);
 }
 
-/* A line for each lane, with its source port and the number of its moves. */
+/* One line per lane, with its source port and its number of moves. */
 static void test_lanes(void **state)
 {
     fixture_t *f = *state;

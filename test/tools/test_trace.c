@@ -172,8 +172,7 @@ static void test_lowest_rate(void **state)
                      (uint64_t)((double)CHUNK * 1e9 / (400.0 * US)));
 }
 
-/* A poll that returns eight completions at once does not look like a low
- * rate. */
+/* A poll that returns eight completions does not look like a low rate. */
 static void test_late_poll(void **state)
 {
     for (unsigned round = 0; round < 20; ++round) {
@@ -186,7 +185,7 @@ static void test_late_poll(void **state)
     assert_in_range(table.rows[0]->low, 655000000, 656500000);
 }
 
-/* The time of a batch does not show how long all its bytes took. */
+/* The time of a batch does not show how long all of its bytes took. */
 static void test_no_lowest_rate_of_messages(void **state)
 {
     for (unsigned i = 0; i < 20; ++i) {
@@ -260,7 +259,7 @@ static void test_table_without_records(void **state)
     has("rank 3: 2 records are not valid\n");
 }
 
-/* A rail beyond the rails of the page, as a damaged file may contain. */
+/* A rail number beyond the page's rails, as a damaged file may contain. */
 static void test_unknown_rail(void **state)
 {
     const mrail_ring_record_t record = {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Only one script of contrib/ at a time may work in the build/ of a tree. A tree
-# whose path the autotools cannot handle must be refused before anything starts.
+# Only one script of contrib/ at a time may use a tree's build/. A tree whose
+# path the autotools cannot handle must be rejected before anything starts.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -15,7 +15,7 @@ refused()
     [ $status = 1 ] && grep -q -- "$sentence" "$tmp/out"
 }
 
-# ---- a path that cannot be built in ----
+# ---- an unsupported path ----
 
 mkdir -p "$tmp/a tree"
 cp -r "$top/contrib" "$tmp/a tree/contrib"
@@ -25,14 +25,14 @@ for script in setup check package; do
     succeeded "contrib/$script in a path with a space"
 done
 
-# ---- two at once ----
+# ---- concurrent scripts ----
 
 tree=$tmp/tree
 mkdir -p "$tree"
 cp -r "$top/contrib" "$tree/contrib"
 mkfifo "$tmp/end" "$tmp/begun"
 # Holds the tree, starts another script that may use it, and waits for that
-# script to end.
+# script to exit.
 cat >"$tree/contrib/holder" <<'END'
 #!/bin/sh
 set -eu
@@ -64,12 +64,12 @@ for script in user setup check package; do
     succeeded "contrib/$script while another script works in the tree"
 done
 [ ! -e "$tree/build/check" ] && true
-succeeded 'a refused script has changed nothing'
+succeeded 'a rejected script has changed nothing'
 
 echo end >"$tmp/end"
 wait "$holder" && holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
-succeeded 'a script works after the previous one has ended'
+succeeded 'a script works after the previous one has exited'
 
 begin
 kill -KILL "$holder"
@@ -105,5 +105,5 @@ while ! "$tree/contrib/user" >"$tmp/out" 2>&1 && [ $tries -lt 50 ]; do
     sleep 0.1
 done
 [ $tries -lt 50 ] && true
-succeeded 'a script works after that child has ended'
+succeeded 'a script works after that child has exited'
 finish

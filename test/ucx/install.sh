@@ -31,9 +31,9 @@ expect 'make install prints where the transport is' "$tmp/install" \
     '/ucx/libuct_mrail.so.0$'
 if [ -n "$OMPI_SYSTEM_COMPONENTS" ]; then
     has 'the hook component' mrail/openmpi/mca_hook_mrail.so
-    expect 'make install names our component folder' "$tmp/install" \
+    expect "make install names mrail's component folder" "$tmp/install" \
         '/mrail/openmpi$'
-    expect 'make install names the folder of Open MPI' "$tmp/install" \
+    expect "make install names Open MPI's component folder" "$tmp/install" \
         "$OMPI_SYSTEM_COMPONENTS"
 fi
 if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
@@ -58,13 +58,13 @@ if command -v pkg-config >/dev/null; then
     if [ -e "$path" ]; then
         ok 'pkg-config knows the transport'
     else
-        not_ok 'pkg-config knows the transport' "it says $path"
+        not_ok 'pkg-config knows the transport' "pkg-config prints $path"
     fi
     if [ "$(pkg-config --variable=ucx_version mrail)" = "$UCX_VERSION" ]; then
-        ok 'pkg-config knows the UCX that it is built for'
+        ok 'pkg-config knows the UCX version of the build'
     else
-        not_ok 'pkg-config knows the UCX that it is built for' \
-            "it says $(pkg-config --variable=ucx_version mrail)"
+        not_ok 'pkg-config knows the UCX version of the build' \
+            "pkg-config prints $(pkg-config --variable=ucx_version mrail)"
     fi
 
     # A program outside this tree that uses only the planner library.

@@ -7,8 +7,8 @@
 port=$(free_port)
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
-# A ucx_perftest that was built with MPI (Debian 13) would mistake itself for a
-# job of one rank, so the script switches MPI off.
+# A ucx_perftest that was built with MPI (Debian 13) would run as a job of one
+# rank, so the script disables MPI.
 no_mpi=
 if "$ucx_perftest" -h 2>/dev/null </dev/null | grep -q '^ *-P <0|1>'; then
     no_mpi=yes
@@ -55,7 +55,8 @@ uct()
     pair "$name_" -d mrail:1 -x mrail "$@"
 }
 
-# refused TEST...: checks that UCT refuses operations that mrail does not have.
+# refused TEST...: checks that UCT rejects operations that mrail does not
+# support.
 refused()
 {
     for test in "$@"; do
@@ -63,7 +64,7 @@ refused()
             "$ucx_perftest" ${no_mpi:+-P 0} -l -f -d mrail:1 -x mrail \
             -t "$test" -s 8 -n 10 >"$tmp/refused" 2>&1 </dev/null &&
             echo "exit status 0" >"$tmp/refused"
-        expect "UCT $test is refused" "$tmp/refused" 'not support'
+        expect "UCT $test is rejected" "$tmp/refused" 'not support'
     done
 }
 

@@ -13,16 +13,16 @@ timeout 60 "$build/mrail-soft" --session "$session" --nodes 2 \
 status=$?
 results "$tmp/out"
 [ $status = 0 ] || not_ok 'the rails of a process' "exit status $status"
-has_results "$tmp/out" || not_ok 'the rails of a process' 'it wrote no result'
-expect_quiet 'the rails of a process: nothing is said' "$tmp/out"
+has_results "$tmp/out" || not_ok 'the rails of a process' 'the program printed no result'
+expect_quiet 'the rails of a process: UCX logs nothing' "$tmp/out"
 
 timeout 60 "$build/mrail-soft" --session "$session-info" \
     --rails 4 --rate "$rates" -- "$build/mrail-info" >"$tmp/info" 2>&1
-expect 'mrail info shows what a port can do' "$tmp/info" \
+expect 'mrail info shows the capabilities of a port' "$tmp/info" \
     '^soft2:1 .* 2\.4  127\.'
 timeout 60 "$build/mrail-soft" --session "$session-info" \
     --rails 4 --rate "$rates" -- "$build/mrail-info" --json \
     >"$tmp/json" 2>&1
-expect 'mrail info --json shows what a port can do' "$tmp/json" \
+expect 'mrail info --json shows the capabilities of a port' "$tmp/json" \
     '"soft3".*"rate_bits_per_s": 100000000000, "current_bits_per_s": 3200000000,'
 finish

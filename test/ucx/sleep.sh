@@ -11,8 +11,8 @@ on_rails 1 4 0 sh -c "$behind_device" "$shim" \
 status=$?
 results "$tmp/out"
 [ $status = 0 ] || not_ok 'workers that sleep' "exit status $status"
-has_results "$tmp/out" || not_ok 'workers that sleep' 'it wrote no result'
-expect_quiet 'workers that sleep: nothing is said' "$tmp/out"
+has_results "$tmp/out" || not_ok 'workers that sleep' 'the program printed no result'
+expect_quiet 'workers that sleep: UCX logs nothing' "$tmp/out"
 
 # Two contexts of a process share its engine, and therefore the lanes to the
 # peer. The peer may have left first, so lanes in any state count. Each context

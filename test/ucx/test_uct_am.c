@@ -168,7 +168,7 @@ void test_pending_keeps_order(void **state)
         assert_int_equal(uct_ep_pending_add(side.ep, &pending[i].super, 0),
                          UCS_OK);
     }
-    /* No later message may overtake pending ones, whether or not there are
+    /* Later messages must not overtake pending ones, whether or not there are
      * resources. */
     late.seq = next_seq;
     assert_int_equal(uct_ep_am_bcopy(side.ep, SIDE_AM_SEQ, pack_seq, &late, 0),

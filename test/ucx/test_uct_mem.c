@@ -1,6 +1,5 @@
 /*
- * Tests registered memory that is unmapped, and mapped again at the same
- * address.
+ * Tests registered memory that is unmapped, and remapped at the same address.
  */
 #include "config.h"
 #include "uct_tests.h"

@@ -139,7 +139,7 @@ static size_t pack_nothing(void *dest, void *arg)
     return 0;
 }
 
-/* Lengths and ids beyond the capabilities must be refused, as in other
+/* Lengths and ids beyond the capabilities must be rejected, as in other
  * transports, and nothing may be written. */
 void test_invalid_parameters(void **state)
 {

@@ -1,8 +1,8 @@
 /*
  * Tests the list of rails that another library in a UCX process can query. The
  * test looks up the symbol uct_mrail_rails of libuct_mrail.so.0 as a collective
- * component does. There are four software rails of 100, 200, 300 and 400 MB/s.
- * Prints "ok - NAME" lines.
+ * component does. There are four software rails, with 100, 200, 300 and 400
+ * MB/s. Prints "ok - NAME" lines.
  */
 #include "config.h"
 #include "uct/mrail_rails.h"
@@ -74,8 +74,7 @@ static void pause_ms(long ms)
     nanosleep(&ts, NULL);
 }
 
-/* Waits until the rail has these values. Returns 0 if it does not get them in
- * time. */
+/* Waits until the rail has these values. Returns 0 on timeout. */
 static int becomes(unsigned index, double speed, int is_up)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -109,11 +108,11 @@ static void check_names(void)
              (rails[i].gid[14] == i + 1) && rails[i].is_up &&
              ((i == 0) || (rails[i].subnet > rails[i - 1].subnet));
     }
-    result("their names, addresses and leaves", ok, "they differ");
+    result("the rails' names, addresses and leaves", ok, "they differ");
     for (unsigned i = 0; ok && (i < count); ++i) {
         ok = (rails[i].live_in == 0) && (rails[i].live_out == 0);
     }
-    result("their live bandwidth is unknown", ok, "it is known");
+    result("the rails' live bandwidth is unknown", ok, "it is known");
 }
 
 static void check_changes(void)
@@ -123,7 +122,7 @@ static void check_changes(void)
     for (unsigned i = 0; i < NUM_RAILS; ++i) {
         ok &= becomes(i, 8 * (i + 1) * UNIT, 1);
     }
-    result("speeds are those of the rails", ok, "they are not");
+    result("speeds are those of the rails", ok, "they differ");
     ctl("--rail 2 egress=50M");
     result("a rail that is slower in the outgoing direction",
            becomes(2, 4 * UNIT, 1), "no");
@@ -170,7 +169,7 @@ static void check_end(void)
     pthread_join(thread, NULL);
     result("queries while the engine is created and destroyed", failed == 0,
            "%u wrong", failed);
-    result("no engine, no rails", query_rails(rails) == 0, "there are some");
+    result("no engine, no rails", query_rails(rails) == 0, "there are rails");
 }
 
 int main(void)

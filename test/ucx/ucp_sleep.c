@@ -1,7 +1,7 @@
 /*
  * Tests two processes whose UCX workers sleep until an event, with two UCX
- * contexts in each. No process may poll, no event may be missed, and both
- * contexts of a process must share its lanes. Prints "ok - NAME" lines.
+ * contexts in each. Processes must not poll, events must not be missed, and
+ * both contexts of a process must share its lanes. Prints "ok - NAME" lines.
  */
 #include "config.h"
 
@@ -221,9 +221,10 @@ static void test_large(port_t *port)
         finish(port, request, "receive 4 MB");
         ok &= (memcmp(in, want, LARGE) == 0);
     }
-    result("4 MB both ways, asleep: the data is right", ok, "wrong bytes");
-    result("4 MB both ways: a process slept", num_sleeps != 0, "%u sleeps",
-           num_sleeps);
+    result("4 MB in both directions, asleep: the data is correct", ok,
+           "wrong bytes");
+    result("4 MB in both directions: a process slept", num_sleeps != 0,
+           "%u sleeps", num_sleeps);
     free(out);
     free(in);
     free(want);
@@ -267,8 +268,8 @@ static void arm_idle(port_t *port)
     } while (ucp_worker_arm(port->worker) == UCS_ERR_BUSY);
 }
 
-/* The two contexts share lanes. If the first one polls, it also receives the
- * messages of the second one, which must still be woken. */
+/* The two contexts share lanes. If the first context polls, it also receives
+ * the second context's messages. The second context must still be woken. */
 static void test_event_consumed_by_poll(void)
 {
     struct pollfd event = {.fd = ports[1].fd, .events = POLLIN};
@@ -304,8 +305,8 @@ static void test_event_consumed_by_poll(void)
     }
 }
 
-/* Both contexts sleep. The first one is woken and arms again, which consumes
- * the event of the channel. It does not poll after that. The second one must
+/* Both contexts sleep. The first context is woken and rearms, which consumes
+ * the channel's event. It does not poll after that. The second context must
  * still be woken. */
 static int consume_and_wait(void)
 {
@@ -344,7 +345,7 @@ static void test_event_consumed_by_arm(void)
     }
 }
 
-/* As in the previous test, but the second context waits for room in the send
+/* As in the previous test, but the second context waits for space in the send
  * queue. */
 static void test_room_stolen(void)
 {
@@ -387,8 +388,8 @@ static void test_room_stolen(void)
     }
 }
 
-/* A process may leave only when the other one knows that all data has arrived.
- * Until then, it continues to reply. */
+/* A process may exit only when the other process knows that all data has
+ * arrived. Until then, it continues to reply. */
 static void leave_together(int fd)
 {
     struct pollfd event = {.fd = fd, .events = POLLIN};

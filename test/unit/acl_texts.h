@@ -7,7 +7,7 @@
 
 #define ACL_TEST_UPLINKS 256
 
-/* Two ports to hosts. */
+/* Two host-facing ports. */
 extern const char *const acl_test_ports[2];
 
 /* The uplinks that acl_test_options() uses. */

@@ -1,5 +1,5 @@
 # Unit tests: one file per source file, without sleep and without I/O. The
-# exceptions are test_page, test_image and test_topology, whose subjects are files.
+# exceptions are test_page, test_image and test_topology, which test files.
 if HAVE_CMOCKA
 check_PROGRAMS += test_base
 TESTS += test_base

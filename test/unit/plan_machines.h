@@ -19,7 +19,8 @@ int add_rank(mrail_plan_topo_t *topo, unsigned node, unsigned rail);
 mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu);
 /* Like bound(), but with a switch in each node that has 100 GB/s downwards. */
 mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up);
-/* Makes one rank per node, which reaches all rails of 1 GB/s. */
+/* Makes one rank per node, which reaches all rails. Each rail carries 1
+ * GB/s. */
 mrail_plan_topo_t *multi_rail_ranks(unsigned nodes, unsigned rails);
 
 /* Creates a plan and destroys the topology. */

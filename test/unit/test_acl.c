@@ -1,4 +1,4 @@
-/* Tests switch rules: the texts that src/fabric/acl.h writes, and refused
+/* Tests switch rules: the texts that src/fabric/acl.h writes, and rejected
  * options. */
 #include "config.h"
 #include "acl_texts.h"
@@ -228,9 +228,8 @@ static void test_ranges_have_the_lanes(void **state)
     }
 }
 
-/* The rules divide the ports into segments that differ from those of the lanes,
- * because the rules were written for a fabric with another number of
- * uplinks. */
+/* The segments of the rules differ from those of the lanes, because the rules
+ * were written for a fabric with a different number of uplinks. */
 static void test_other_uplinks(void **state)
 {
     mrail_acl_t acl = acl_test_options(6);
@@ -430,7 +429,7 @@ static void test_vrfs(void **state)
     acl_test_has(why, "3 ports, 2 links to each leaf");
 }
 
-/* A switch refuses the placeholder, so the check must treat it as a missing
+/* A switch rejects the placeholder, so the check must treat it as a missing
  * uplink. */
 static void test_placeholders(void **state)
 {
@@ -451,7 +450,7 @@ static void test_placeholders(void **state)
     }
 }
 
-/* ---- Refused options ---- */
+/* ---- Rejected options ---- */
 
 static void refused(const mrail_acl_t *acl, const char *part)
 {

@@ -1,5 +1,5 @@
-/* Tests mrail_acl_check() with rules that do not apply to all packets: by
- * their sources, by entries before them, or by the ports of the switch. */
+/* Tests mrail_acl_check() with rules that do not apply to all packets, because
+ * of their sources, earlier entries, or the ports of the switch. */
 #include "config.h"
 #include "acl_texts.h"
 
@@ -131,8 +131,8 @@ static void test_exempt_hosts(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* Marking does not end the search, so a rule that denies applies in any
- * place. */
+/* Marking does not end the search, so a deny rule applies wherever it
+ * stands. */
 static void test_exempt_ports_nvue(void **state)
 {
 #define DENY(_acl) "nv set acl " _acl " rule 100 action deny\n"

@@ -41,7 +41,8 @@ static char *replaced(const char *text, const char *from, const char *to)
     return copy;
 }
 
-/* For each dialect, the line of the third of four segments with its ports. */
+/* For each dialect, the line that contains the ports of the third of four
+ * segments. */
 static const char *const third[] = {
     [MRAIL_ACL_IOS] = "range 57344 61439",
     [MRAIL_ACL_EOS] = "range 57344 61439",
@@ -464,7 +465,7 @@ static void test_malformed_others(void **state)
               "mark: '$m' is not a number");
 }
 
-/* Rules in one dialect must not be valid in another one. */
+/* Rules in one dialect must not be valid in another. */
 static void test_wrong_dialect(void **state)
 {
     mrail_acl_t acl = acl_test_options(4);
@@ -678,7 +679,7 @@ void *__wrap_realloc(void *p, size_t size)
 
 /* Every allocation fails once. The check must report the failure and leak
  * nothing. 80 uplinks make each array grow a second time, but NVUE has only 32
- * marks, so it gets 30 uplinks. */
+ * marks, so its test uses 30 uplinks. */
 static void test_every_allocation(void **state)
 {
     (void)state;

@@ -176,7 +176,7 @@ static void test_exempt_ports_jumps(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* Jumps in a circle, which nft would refuse. */
+/* A cycle of jumps, which nft would reject. */
 static void test_jumps_in_a_circle(void **state)
 {
     static const char text[] = "table ip t {\n    chain a {\n"
@@ -190,7 +190,7 @@ static void test_jumps_in_a_circle(void **state)
     acl_test_has(check.why, "no rule for source ports");
 }
 
-/* A routing rule before those of the uplinks takes the packets first. */
+/* A routing rule before those of the uplinks matches the packets first. */
 static void test_exempt_ports_rules(void **state)
 {
     static const char taken[] = ": ports 0 to 65535 are exempt";
@@ -234,7 +234,7 @@ static void test_exempt_ports_rules(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* Lines of many words, and several statements on a line. */
+/* Lines with many words, and several statements on one line. */
 static void test_long_lines(void **state)
 {
 #define FORTY(_word)                                                           \
@@ -526,8 +526,7 @@ static void test_marked_rules(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
-/* A router may set the same mark on all packets of lanes, and choose by
- * port. */
+/* A router may set the same mark on all lanes' packets, and choose by port. */
 static void test_marked_ranges(void **state)
 {
     static const char text[] =

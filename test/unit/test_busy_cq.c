@@ -1,7 +1,7 @@
 /*
  * Lanes are closed while other peers keep the completion queues full. The
- * engine then never finds a queue empty. That must not delay closing a lane
- * forever, and no completion of the lane may be lost.
+ * engine then never finds a queue empty. That must neither delay closing a lane
+ * forever nor lose a completion of the lane.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

@@ -1,6 +1,6 @@
 /*
- * Tests the file of MPI calls. Readers must get consistent counts and times,
- * even from a killed process. No content of the file may harm the readers.
+ * Tests the file of MPI calls. Readers must see consistent counts and times,
+ * even from a killed process. Arbitrary file contents must not harm readers.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -161,7 +161,7 @@ static void test_waits(void **state)
     assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
     assert_false(mrail_calls_is_waiting(&got));
 
-    /* A wait that began longer ago. */
+    /* An earlier wait. */
     mrail_calls_wait_begin(file.calls, MRAIL_CALLS_WAIT, -1, -1,
                            MRAIL_CALLS_COMMS);
     file.calls->wait.since = file.calls->start_ticks;
@@ -303,7 +303,7 @@ static void test_other_files(void **state)
     file.calls->size = 1;
     assert_int_equal(read_back(), MRAIL_PAGE_BROKEN);
     file.calls->size = sizeof(*file.calls);
-    file.calls->start_ns = UINT64_MAX; /* later than any time of this machine */
+    file.calls->start_ns = UINT64_MAX; /* later than any time on this machine */
     assert_int_equal(read_back(), MRAIL_PAGE_BROKEN);
     file.calls->magic = 0;
     assert_int_equal(read_back(), MRAIL_PAGE_BROKEN);

@@ -1,7 +1,8 @@
 /*
- * Tests the cancellation of an endpoint. Its operations and flushes must end
- * with -ECANCELED, but those of other endpoints to the same peer must not. An
- * operation must not end while a device may still access its memory.
+ * Tests the cancellation of an endpoint. Its operations and flushes must
+ * complete with -ECANCELED, but those of other endpoints to the same peer must
+ * not. An operation must not complete while a device may still access its
+ * memory.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define LENGTH (4u << 20) /* more than the window of a lane */
+#define LENGTH (4u << 20) /* more than a lane's window */
 #define SMALL 256
 
 static uint8_t memory[LENGTH];
@@ -114,7 +115,7 @@ static void assert_completions(unsigned count, const int *status)
 }
 
 /* The peer does not acknowledge the message, so without the cancellation the
- * flush would not end. */
+ * flush would not complete. */
 static void test_flush_ends(void **state)
 {
     send_message(ep);
@@ -180,7 +181,7 @@ static void test_unposted_work_ends(void **state)
     assert_completions(3, (int[]){-ECANCELED, -ECANCELED, 0});
 }
 
-/* The peer confirms the failed lane, and a new one takes its place. */
+/* The peer confirms the failed lane, and a new one replaces it. */
 static void reconnect(void)
 {
     run_control(20 * MRAIL_NS_PER_MS);
@@ -224,8 +225,9 @@ static void test_returned_work_ends(void **state)
     assert_int_equal(engine->counters.rma_replayed, 0);
 }
 
-/* A lost device does not return its requests. The operation ends once the QPs
- * are destroyed, because the device can then no longer access the memory. */
+/* A lost device does not return its requests. The operation completes once the
+ * QPs are destroyed, because the device can then no longer access the
+ * memory. */
 static void test_lost_device(void **state)
 {
     put(ep, SMALL);
@@ -292,7 +294,7 @@ static void test_callback_cancels(void **state)
     assert_completions(4, (int[]){0, -ECANCELED, -ECANCELED, 0});
 }
 
-/* The peer fails while the device has the memory. */
+/* The peer fails while the device may access the memory. */
 static void test_peer_fails(void **state)
 {
     put(ep, SMALL);

@@ -121,8 +121,8 @@ static void test_peer_of_highest_sample(void **state)
     assert_true(see(50, 0, 0) == 100);
 }
 
-/* At the end of an exchange, few peers are left, and the rates at their ends
- * may limit them. The rail counts as slow only if as many peers as before are
+/* Near the end of an exchange, few peers are left, and their own rates may be
+ * the limit. The rail counts as slow only if as many peers as before are
  * slow. */
 static void test_fewer_peers(void **state)
 {
@@ -201,8 +201,8 @@ static int link_start(void **state)
     return 0;
 }
 
-/* The link divides its rate equally among the lanes. If a lane is limited to
- * less, the others share the rest. */
+/* The link divides its rate equally among the lanes. If a lane's peer limits it
+ * to less, the other lanes share the rest. */
 static void link_serve(void)
 {
     double left = l.rate * STEP / MRAIL_NS_PER_SEC;
@@ -380,8 +380,8 @@ static void test_idle(void **state)
     assert_true(live() == 0);
 }
 
-/* A slow peer does not lower the estimate while another peer gets more, or did
- * so recently. If only the slow peer remains for a long time, it does lower the
+/* A slow peer does not lower the estimate while another peer is faster, or was
+ * recently. If only the slow peer remains for a long time, it does lower the
  * estimate. */
 static void test_slow_peer(void **state)
 {
@@ -441,8 +441,8 @@ static void test_rare_polls(void **state)
     assert_near(run(200 * MS).low, 1, 0.08);
 }
 
-/* With few bytes in flight, the latency limits the rate, and not the rail.
- * Here, a reduced rate of the link simulates latency. */
+/* With few bytes in flight, latency limits the rate, not the rail. Here, a
+ * reduced rate of the link simulates latency. */
 static void test_latency(void **state)
 {
     l.segment = 8192;
@@ -490,8 +490,8 @@ static void stop_unseen(void)
     run(10 * MS);
 }
 
-/* One peer first gets the full rate. If other peers then get less, the reason
- * may be that they are slow. */
+/* One peer first reaches the full rate. If other peers then reach less, they
+ * may simply be slow. */
 static void begin_confirm(unsigned peer)
 {
     lanes(3, 0);
@@ -544,7 +544,7 @@ static void test_runs_of_others(void **state)
     l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
     l.segment = 65536;
     for (unsigned i = 0; i < 7; ++i) {
-        lanes(1, 6); /* ends the window that began before */
+        lanes(1, 6); /* ends the previous window */
         run(7 * MS);
         stop_unseen();
         lanes(2, 6);

@@ -108,7 +108,7 @@ static void test_states_stay_equal(void **state)
 
 /* ---- topology ---- */
 
-/* Ranks are placed on nodes in blocks, and get rails round-robin. */
+/* Ranks are placed on nodes in blocks, and assigned rails round-robin. */
 static void fill_rank_entries(mca_coll_mrail_rank_entry_t *entries,
                               unsigned nodes, unsigned ranks_per_node,
                               unsigned rails)
@@ -194,7 +194,7 @@ static void test_unsupported_topologies(void **state)
     entries[6].version = MCA_COLL_MRAIL_FOREIGN;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "jobs"));
-    /* A rank with a reason of its own must prevent plans for all ranks. */
+    /* A reason on any one rank must prevent plans for all ranks. */
     assert_string_equal(mca_coll_mrail_rank_entry_refusal(&entries[6]),
                         mca_coll_mrail_rank_entries_differ(entries, 8));
     assert_null(mca_coll_mrail_rank_entry_refusal(&entries[0]));
@@ -230,7 +230,7 @@ static void test_too_many_rails(void **state)
 /* ---- announced bandwidth ---- */
 
 /* Returns how often the announced value changes while the measured bandwidth
- * goes back and forth between two fractions of the port rate. */
+ * alternates between two fractions of the port rate. */
 static unsigned num_changes(double low, double high)
 {
     uint64_t last = 100000000;
@@ -265,8 +265,7 @@ static void test_degraded_and_recovered(void **state)
     assert_int_equal(last, 100000000);
     last = mca_coll_mrail_rail_live(last, 74e6, 1e8, 1e8);
     assert_int_equal(last, 74000000);
-    last =
-        mca_coll_mrail_rail_live(last, 80e6, 1e8, 1e8); /* less than a tenth */
+    last = mca_coll_mrail_rail_live(last, 80e6, 1e8, 1e8); /* less than 10 % */
     assert_int_equal(last, 74000000);
     last = mca_coll_mrail_rail_live(last, 85e6, 1e8, 1e8);
     assert_int_equal(last, 85000000);
@@ -275,8 +274,8 @@ static void test_degraded_and_recovered(void **state)
     /* the rate of an idle rail is unknown (0) */
     assert_int_equal(mca_coll_mrail_rail_live(last, 0, 1e8, 1e8), 0);
     assert_int_equal(mca_coll_mrail_rail_live(0, 20e6, 1e8, 1e8), 20000000);
-    /* The limit of the uplinks explains a measurement of a fifth of the port
-     * rate, but not of a tenth. */
+    /* The uplinks' limit explains a measured bandwidth of 1/5 of the port rate,
+     * but not of 1/10. */
     assert_int_equal(mca_coll_mrail_rail_live(0, 16e6, 1e8, 20e6), 100000000);
     assert_int_equal(mca_coll_mrail_rail_live(0, 10e6, 1e8, 20e6), 10000000);
     assert_int_equal(mca_coll_mrail_rail_live(10000000, 19e6, 1e8, 20e6),
@@ -364,7 +363,7 @@ static void test_inflight_limit(void **state)
 
 /* ---- schedule ---- */
 
-/* Words that describe a rank: flags, its rail, and its bytes for each rank. */
+/* Describes a rank: flags, its rail, and its bytes to each rank. */
 enum { FLAGS, PORT, OUT, IN, BYTES };
 
 /* All ranks of a job, simulated in one process. */
@@ -373,7 +372,7 @@ typedef struct job {
     mca_coll_mrail_topology_t *topologies[MAX_RANKS];
     mca_coll_mrail_schedule_t *schedule[MAX_RANKS];
     uint64_t words[MAX_RANKS][BYTES + MAX_RANKS];
-    mca_coll_mrail_records_t records; /* made from the words above */
+    mca_coll_mrail_records_t records; /* built from the descriptions above */
 } job_t;
 
 static uint64_t *record_of(job_t *job, unsigned rank)
@@ -627,7 +626,7 @@ static uint64_t run_seed(uint64_t seed)
         entries[i].is_soft = seed % 2;
         entries[i].address_length = 80;
     }
-    entries[0].address_length *= seed % 3; /* in a third, one rank has none */
+    entries[0].address_length *= seed % 3; /* 0 for every third seed */
     job_init(&job, entries, nodes * ranks);
     for (unsigned round = 0; round < 3; ++round) {
         draw_records(&job, &rng);
@@ -755,17 +754,17 @@ static void test_live_capacities(void **state)
     }
     record_of(&job, 0)[BYTES + 4] = 40000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* Each of two busy ranks gets half of the rail, so together they have the
-     * whole rail. */
+    /* Each of two busy ranks measures half of the rail, so together they have
+     * the whole rail. */
     record_of(&job, 0)[OUT] = 50000000;
     record_of(&job, 2)[OUT] = 50000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* Each rank gets a quarter, because other traffic uses half of the rail.
-     * The ratio is 33 : 67. */
+    /* Each rank measures a quarter, because other traffic uses half of the
+     * rail. The ratio is 33 : 67. */
     record_of(&job, 0)[OUT] = 25000000;
     record_of(&job, 2)[OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* Rank 2 is idle, so it knows nothing. The ratio is 20 : 80. */
+    /* Rank 2 is idle, so it has no measurement. The ratio is 20 : 80. */
     record_of(&job, 2)[OUT] = 0;
     assert_in_range(direct_of(&job), 7500000, 8500000);
     /* Rank 2 uses the rest of the rail. */

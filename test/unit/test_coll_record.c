@@ -1,5 +1,5 @@
-/* Tests agreement records: every record that a rank writes can be read, and
- * all others are refused. */
+/* Tests agreement records: every record that a rank writes can be read, and all
+ * others are rejected. */
 #include "config.h"
 #include "mpi/coll/record.h"
 
@@ -15,7 +15,7 @@
 #include "base/util.h"
 
 #define NUM_RANKS 40u
-/* one of the low flags, and one of the others */
+/* one of the low flags, and one of the high flags */
 #define FLAGS (MCA_COLL_MRAIL_GAPS_OUT | MCA_COLL_MRAIL_DEVICE_IN)
 #define ROOM (MCA_COLL_MRAIL_RECORD_MAX_HEAD + NUM_RANKS)
 
@@ -93,7 +93,7 @@ static void test_rates_of_rails(void **state)
     }
 }
 
-/* Equal rails at the end take one word. */
+/* A run of equal rails at the end takes one word. */
 static void test_equal_rails(void **state)
 {
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS];
@@ -327,7 +327,7 @@ static void test_same_demands(void **state)
     (void)write_record(b, 1, rails, 3, bytes, NUM_RANKS);
     b[1] = 77;
     assert_true(mca_coll_mrail_record_same_demands(a, b));
-    /* flags for the memory of the rank's buffers */
+    /* flags for the memory type of the rank's buffers */
     b[MCA_COLL_MRAIL_RECORD_MIN_HEAD - 1] ^=
         (uint64_t)(MCA_COLL_MRAIL_DEVICE_IN >> 8) << 48;
     assert_false(mca_coll_mrail_record_same_demands(a, b));
@@ -348,7 +348,7 @@ static void test_blocks(void **state)
 {
     const size_t least = MCA_COLL_MRAIL_RECORD_MIN_HEAD;
 
-    /* All demands of 64 ranks fit, and the heads of many ranks. */
+    /* All demands of 64 ranks fit, and so do the headers of many ranks. */
     assert_int_equal(mca_coll_mrail_record_first_block(64), least + 64);
     assert_int_equal(mca_coll_mrail_record_first_block(512), 16);
     assert_int_equal(mca_coll_mrail_record_first_block(100000), least);
@@ -361,7 +361,7 @@ static void test_blocks(void **state)
                      least);
     /* no memory for the padding */
     assert_int_equal(mca_coll_mrail_record_block(8, 900, 1000, 7199), least);
-    /* A small job always has room for a few more demands. */
+    /* In a small job, a few more demands always fit. */
     assert_int_equal(mca_coll_mrail_record_block(8, 3, 24, 7199), least + 8);
     assert_int_equal(mca_coll_mrail_record_block(8, 3, 24, 40), 5);
     assert_int_equal(mca_coll_mrail_record_block(512, 0, 0, 1 << 20), 4);

@@ -132,8 +132,7 @@ static void test_a_window_doubles(void **state)
     check_pool(2);
 }
 
-/* The windows of four lanes each grow to the same fraction of half of the
- * queue. */
+/* With four lanes, each window may grow to a quarter of half of the queue. */
 static void test_windows_have_equal_limits(void **state)
 {
     start_with_queue(512);
@@ -183,7 +182,7 @@ static void test_recall_is_answered(void **state)
 }
 
 /* Half of the queue is leased, most of it to a lane that is idle now. The idle
- * lane must return credits, so that a lane with work can get them. */
+ * lane must return credits for a lane with work. */
 static void test_idle_lane_returns_credits(void **state)
 {
     unsigned tries = 0;
@@ -219,7 +218,7 @@ static void test_idle_lane_returns_credits(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* A lane that received something since the last search keeps its credits. */
+/* A lane that has received data since the last search keeps its credits. */
 static void test_busy_lane_keeps_credits(void **state)
 {
     start_with_queue(512);

@@ -1,7 +1,7 @@
 /*
  * Tests control messages on a rail without a free send buffer. The engine
- * sends them later or over another rail. Until then, they must count neither as
- * tries nor as lost probes.
+ * sends them later or over another rail. Until then, they must not count as
+ * attempts or lost probes.
  */
 #include "config.h"
 #include "orchestrator/ports.h"
@@ -19,9 +19,9 @@
 #include <cmocka.h>
 
 #define PEERS 40
-#define ROUND (20 * MRAIL_NS_PER_MS) /* time between two probes or two tries */
+#define ROUND (20 * MRAIL_NS_PER_MS) /* interval between probes or retries */
 
-/* Makes the device complete `count` datagrams of a rail. */
+/* Makes the device complete `count` datagrams on a rail. */
 static void send_some(unsigned rail, unsigned count)
 {
     while ((count-- != 0) &&
@@ -37,7 +37,7 @@ static void send_all(void)
     }
 }
 
-/* Takes all send buffers of the rail: the device keeps the datagrams. */
+/* Uses up all send buffers of the rail: the device keeps the datagrams. */
 static void fill(unsigned index)
 {
     mrail_rail_t *rail = &engine->rails[index];
@@ -124,7 +124,7 @@ static void test_slow_device_retires_no_path(void **state)
     for (unsigned i = 0; i < PEERS * LANES; ++i) {
         assert_int_equal(health(i / LANES, i % LANES), MRAIL_HEALTH_UP);
     }
-    assert_int_equal(answered, PEERS * LANES); /* one probe for each lane */
+    assert_int_equal(answered, PEERS * LANES); /* one probe per lane */
     send_all();
 }
 
@@ -318,8 +318,8 @@ static void run_until(mrail_ctl_type_t type, unsigned count)
     assert_true(count_sent(type) >= count);
 }
 
-/* A port rule may drop all packets of a failed uplink, so the repeats of a
- * request must take all uplinks. */
+/* A port rule may drop all packets of a failed uplink, so a repeated request
+ * must try all uplinks. */
 static void test_repeats_take_all_uplinks(void **state)
 {
     start(64);
@@ -331,7 +331,7 @@ static void test_repeats_take_all_uplinks(void **state)
     assert_int_equal(uplinks_of(MRAIL_CTL_LANE_REQ, 1), 0xff);
 }
 
-/* Only the address of the peer is known yet. */
+/* Only the peer's address is known so far. */
 static void test_first_messages_take_all_uplinks(void **state)
 {
     start(64);
@@ -420,8 +420,8 @@ static void test_lane_moves_to_a_working_uplink(void **state)
     }
 }
 
-/* Connects lanes whose slot 0 has another uplink than its own, as in the test
- * before. Returns the own port. */
+/* Connects lanes whose slot 0 uses an uplink other than its own, as in the
+ * previous test. Returns its own port. */
 static uint16_t leave_own_port(size_t uplinks)
 {
     uint16_t own;
@@ -468,7 +468,7 @@ static unsigned answer_port(uint16_t port, mrail_ns_t time_ns, int is_answered)
     return count;
 }
 
-/* When its own uplink works again, the lane returns to it. */
+/* Once its own uplink recovers, the lane returns to it. */
 static void test_lane_returns_to_its_uplink(void **state)
 {
     uint16_t own = leave_own_port(8);
@@ -530,7 +530,7 @@ static void test_sole_path_is_compared(void **state)
     assert_int_equal(health(0, 0), MRAIL_HEALTH_RETIRED);
 }
 
-/* Silence on all uplinks is no evidence against the path. */
+/* Silence on all uplinks is not evidence against the path. */
 static void test_silent_peer_keeps_its_path(void **state)
 {
     unsigned uplinks = 0;
@@ -738,7 +738,7 @@ static void test_keepalive_waits_for_a_buffer(void **state)
 }
 
 /* A flush waits for a peer that computes. POLL is sent with the next free
- * buffer, and its time starts only then. */
+ * buffer, and its timer starts only then. */
 static void test_poll_waits_for_a_buffer(void **state)
 {
     mrail_ep_t *ep;
@@ -841,7 +841,7 @@ static void test_move_waits_for_a_buffer(void **state)
     run_control(ROUND);
     assert_int_equal(count_sent(MRAIL_CTL_MOVE), 1);
 
-    /* The move brings no gain. */
+    /* The move gains nothing. */
     for (unsigned i = 0; i < 4; ++i) {
         slow_window();
     }
@@ -894,8 +894,8 @@ int sched_yield(void)
     return 0;
 }
 
-/* One rail has failed and the other one is slow. Each peer must receive BYE
- * over the slow rail. */
+/* One rail has failed and the other is slow. Each peer must receive BYE over
+ * the slow rail. */
 static void test_bye_waits_for_a_buffer(void **state)
 {
     unsigned heard = 0;

@@ -1,7 +1,7 @@
 /* Tests the data-path lock: with the biased thread alone, with a thread that
  * borrows the lock, and with a second caller that shares it. Every holder
- * increments a counter that is not atomic, so a lost update reveals a failure
- * of mutual exclusion. */
+ * increments a non-atomic counter, so a lost update reveals a failure of mutual
+ * exclusion. */
 #include "config.h"
 #include "rail/state/data_lock.h"
 
@@ -33,8 +33,8 @@ static void count_one(shared_t *shared)
     --shared->holders;
 }
 
-/* Waits until the first caller has released the lock and taken it again. The
- * other thread thus meets it at every point of its loop. */
+/* Waits until the first caller has released and reacquired the lock. The other
+ * thread thus contends with it at every point of its loop. */
 static void let_call(const shared_t *shared)
 {
     uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);
@@ -85,7 +85,7 @@ static void test_borrow(void **state)
 
     mrail_data_lock_init(&shared.data_lock);
     if (mrail_data_lock_is_shared(&shared.data_lock)) {
-        print_message("there is no membarrier(2) here\n");
+        print_message("membarrier(2) is not available\n");
         skip();
     }
     assert_int_equal(pthread_create(&biased, NULL, call, &shared), 0);

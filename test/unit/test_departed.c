@@ -114,8 +114,8 @@ static void test_endpoint_keeps_its_peer(void **state)
     assert_freed(0);
 }
 
-/* The engine has given up the peer, which may still be alive. The peer must get
- * no BYE, because it would interpret BYE as a regular close. */
+/* The engine has given up the peer, which may still be alive. The peer must not
+ * receive BYE, which it would interpret as a regular close. */
 static void test_given_up_peer_gets_no_bye(void **state)
 {
     mrail_ep_t *ep;
@@ -147,7 +147,7 @@ static void test_late_datagrams(void **state)
     assert_int_equal(engine->num_peers, 0);
     assert_int_equal(engine->num_qps, 0);
     /* A message from a new process must not be dropped as a late datagram from
-     * an old one. */
+     * an old process. */
     deliver_hello(1);
     assert_non_null(peer_of(1));
 }
@@ -213,7 +213,7 @@ static void test_peer_leaves_in_its_callback(void **state)
 }
 
 /* Undelivered messages outlive their peer: as copies in the inbox, or in
- * receive buffers if the inbox has no room for copies. */
+ * receive buffers if the inbox is full. */
 static void test_messages_outlive_their_peer(void **state)
 {
     const mrail_rx_t *rx;

@@ -47,8 +47,8 @@ static void test_inbox_keeps_no_lane(void **state)
     assert_int_equal(ifaces[1]->inbox_bytes, 0);
 }
 
-/* If the inbox has no room for a copy, the message stays in its receive buffer,
- * which keeps the lane alive. */
+/* If the inbox is full, the message stays in its receive buffer, which keeps
+ * the lane alive. */
 static void test_full_inbox_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -70,8 +70,8 @@ static void test_full_inbox_keeps_lane(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* The receive buffer is waiting to be reposted together with others. Until
- * then, it keeps the lane alive. */
+/* The receive buffer waits to be reposted in a batch. Until then, it keeps the
+ * lane alive. */
 static void test_batch_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -189,8 +189,8 @@ static void test_used_is_not_idle(void **state)
     assert_int_equal(peer->evict_mask, 1u << 1);
 }
 
-/* A process that connects to itself gets an idle lane, as any other peer
- * does. */
+/* A process that connects to itself can reuse an idle lane, as any other peer
+ * can. */
 static void test_self(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -216,7 +216,7 @@ static void test_self(void **state)
     mrail_ep_destroy(ep);
 }
 
-/* The lanes of a departed peer become available to other peers. */
+/* A departed peer's lanes become available to other peers. */
 static void test_departed_peer_frees_lanes(void **state)
 {
     start(4);
@@ -397,7 +397,7 @@ static void test_only_lane_leaves(void **state)
     drop_key();
 }
 
-/* The only lane has no room for the work that failed lanes left for replay. */
+/* The only lane's window is full, and failed lanes left work for replay. */
 static void test_only_lane_takes_replayed_work(void **state)
 {
     mrail_peer_t *peer;
@@ -541,7 +541,7 @@ static void test_last_for_messages_is_refused(void **state)
 }
 
 /* The eviction of both lanes is requested at the same time. Once the first lane
- * has been evicted, the other one is the last that carries messages, and must
+ * has been evicted, the second is the last that carries messages, and must
  * stay. */
 static void test_one_of_two_for_messages_stays(void **state)
 {

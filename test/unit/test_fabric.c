@@ -1,5 +1,5 @@
-/* Tests fabrics as text (src/fabric/fabric*.c): accepted and refused text,
- * and failing allocations. */
+/* Tests fabrics as text (src/fabric/fabric*.c): accepted and rejected text, and
+ * failing allocations. */
 #include "config.h"
 #include "fabric/fabric.h"
 
@@ -203,7 +203,7 @@ static void test_addresses(void **state)
 #define HEAD "host h1 h2\nleaf l1 l2\nspine s1 s2\n"
 #define EDGE "link h1 l1 1MB\nlink h2 l2 1MB\n"
 
-/* All refusals, each with its line and reason. */
+/* All rejections, each with its line and reason. */
 static void test_refusals(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
  * Tests the handling of a failed lane's work. The completion callbacks of its
- * chunks run without a lock, so the peer may leave meanwhile.
+ * chunks run without a lock, so the peer may leave in between.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -83,8 +83,8 @@ static void create_endpoint(void)
     assert_non_null(ep_to(1));
 }
 
-/* The peer confirms the message. The PUT was sent before it and has therefore
- * also arrived. */
+/* The peer confirms the message. The PUT was sent earlier, so it has also
+ * arrived. */
 static void test_completion_creates_an_endpoint(void **state)
 {
     lose_puts(1);
@@ -123,7 +123,7 @@ static void leave_and_progress(void)
     progress();
 }
 
-/* The callback of the first completion ends the peer. The second completion
+/* The callback of the first completion closes the peer. The second completion
  * must still be reported, exactly once. */
 static void test_completion_ends_the_peer(void **state)
 {
@@ -138,7 +138,7 @@ static void test_completion_ends_the_peer(void **state)
     release_memory();
 }
 
-/* ---- devices that refuse a step of closing a QP ---- */
+/* ---- devices that fail a step of closing a QP ---- */
 
 /* Connects two lanes, and starts two PUTs on each. */
 static void start_puts(void)
@@ -250,7 +250,7 @@ static void count_posts(void)
 }
 
 /* If the QP cannot enter the error state, the drain request itself would reach
- * the peer, and the QP would still receive. The engine therefore destroys the
+ * the peer, and the QP could still receive. The engine therefore destroys the
  * QP. Earlier completions still count. */
 static void test_qp_without_error_state(void **state)
 {
@@ -335,8 +335,8 @@ static void test_lost_peer_without_error_state(void **state)
     release_memory();
 }
 
-/* The failure of the endpoint, which states the reason, is reported before the
- * first failed operation. */
+/* The endpoint's failure, which states the reason, is reported before the first
+ * failed operation. */
 
 static mrail_ep_t *failing_ep; /* an endpoint of ifaces[0] */
 static mrail_ep_t *working_ep; /* an endpoint of ifaces[1] to the same peer */
@@ -425,8 +425,8 @@ static void test_invalid_key_fails_one_endpoint(void **state)
 }
 
 /* The parts that were on other lanes must not be replayed, and the rest must
- * not be sent. A flush of the iface must also fail, because a PUT need not have
- * a completion of its own. */
+ * not be sent. A flush of the iface must also fail, because a PUT may have no
+ * completion of its own. */
 static void test_invalid_key_of_a_large_put(void **state)
 {
     mrail_iov_t iov = {.buffer = memory, .length = LENGTH};
@@ -466,8 +466,8 @@ static void test_invalid_key_of_a_large_put(void **state)
     end_failing();
 }
 
-/* If the peer's device refuses a message, the whole peer fails: the message
- * cannot be replayed, and the receiver must not miss one. */
+/* If the peer's device rejects a message, the whole peer fails: the message
+ * cannot be replayed, and the receiver must not skip it. */
 static void test_refused_message_fails_the_peer(void **state)
 {
     mrail_lane_t *lane;
@@ -562,7 +562,7 @@ static void test_leaves_when_flush_waits(void **state)
     release_memory();
 }
 
-/* A callback ends the peer while a progress call is going through the peers,
+/* A callback closes the peer while a progress call iterates over the peers,
  * between two visits to this one. */
 static void test_callback_ends_leaving_peer(void **state)
 {

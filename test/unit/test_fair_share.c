@@ -153,7 +153,7 @@ static void sharing_run(sharing_t *t, unsigned count, double part, uint64_t all,
 }
 
 /* Posts `bytes` of one class on the rail, in chunks. Returns the bytes that the
- * other class may post meanwhile. */
+ * other class may post in that time. */
 static double sharing_post(sharing_t *t, unsigned rail, uint64_t bytes)
 {
     const uint64_t chunk = 65536;
@@ -197,7 +197,7 @@ static void test_unknown(void **state)
 
 /* The class that reaches all rails except rail 1 has 44.8 MB, and the class
  * that reaches all four has 33.6 MB. On each rail other than rail 1, the latter
- * gets 14 of 58.8 MB, and therefore 14 bytes for every 44.8 bytes of the
+ * may post 14 of 58.8 MB, and therefore 14 bytes for every 44.8 bytes of the
  * bottleneck class. */
 static void test_held(void **state)
 {
@@ -217,7 +217,7 @@ static void test_held(void **state)
     for (unsigned r = 0; r < 4; r += (r == 0) ? 2 : 1) {
         part = sharing_post(&t, r, 64 << 20) / (64 << 20);
         if ((part < 0.30) || (part > 0.33)) {
-            fail_msg("rail %u: %.3f for each byte of the others", r, part);
+            fail_msg("rail %u: %.3f per byte of the other class", r, part);
         }
     }
 }
@@ -234,8 +234,8 @@ static void test_incast(void **state)
     assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
 
-/* A class is no longer throttled if throttling would leave the rail idle. Each
- * time, the pause before the next attempt is longer. */
+/* A class is no longer throttled if throttling would leave the rail idle. The
+ * pause before the next attempt grows each time. */
 static void test_release(void **state)
 {
     unsigned held = 0;
@@ -251,7 +251,7 @@ static void test_release(void **state)
         held += (t.fair_share.ratio[t.all][0] >= 0);
     }
     if ((held < 3) || (held > 100)) {
-        fail_msg("held back in %u of 1000 turns", held);
+        fail_msg("throttled in %u of 1000 periods", held);
     }
     /* Once the class can fill the rail, it is throttled again. */
     sharing_run(&t, 1200, 1, 11200000, 11200000);
@@ -263,7 +263,7 @@ static void test_release(void **state)
     assert_int_equal(held, 100);
 }
 
-/* The bottleneck class posts nothing. The other class must still get a
+/* The bottleneck class posts nothing. The other class must still be allowed a
  * minimum. */
 static void test_least(void **state)
 {

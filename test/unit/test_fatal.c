@@ -1,7 +1,7 @@
 /*
  * Tests the loss of a device (IBV_EVENT_DEVICE_FATAL), which then returns no
- * request. The other rails take over the work, and no further call may use the
- * device. A rail whose completion queue or shared receive queue fails is
+ * request. The other rails take over the work, and further calls must not use
+ * the device. A rail whose completion queue or shared receive queue fails is
  * treated as lost.
  */
 #include "config.h"
@@ -22,7 +22,7 @@ static uint8_t memory[1 << 16];
 static mrail_mem_t *mem;
 static mrail_rkey_t *rkey;
 
-/* The device of the lost rail completes nothing, but the others do. */
+/* The lost rail's device completes nothing, but the other devices do. */
 static void work_without(const mrail_rail_t *gone)
 {
     for (unsigned i = 0; i < 4; ++i) {
@@ -171,7 +171,7 @@ static void test_srq_error(void **state)
     others_work(peer);
 }
 
-/* The peer's reply to LANE_REQ arrives after the rail of the lane was lost. The
+/* The peer's reply to LANE_REQ arrives after the lane's rail was lost. The
  * device may still connect the QP, but nothing would complete on it. */
 static void test_no_lane_joins(void **state)
 {

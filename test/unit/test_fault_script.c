@@ -1,4 +1,4 @@
-/* Tests fault scripts: accepted and refused text, and the timeline. */
+/* Tests fault scripts: accepted and rejected text, and the timeline. */
 #include "config.h"
 #include "softroce/fault/timeline.h"
 
@@ -97,7 +97,7 @@ static void test_actions(void **state)
         seen |= cases[i].settings;
         sroce_fault_script_destroy(script);
     }
-    /* A new setting needs a case here. */
+    /* Every new setting needs a case here. */
     assert_int_equal(seen, (1u << SROCE_FAULT_NUM) - 1);
 }
 
@@ -143,7 +143,7 @@ static void test_clauses(void **state)
     sroce_fault_script_destroy(script);
 }
 
-/* ---- Refused ---- */
+/* ---- Rejected ---- */
 
 static const struct {
     const char *text;
@@ -260,7 +260,7 @@ static void test_refused(void **state)
     expect_error("\nat 1ms do\0wn", 13, "t:2: byte 0 is not text");
 }
 
-/* A long path leaves room for the message, because only its end is shown. */
+/* Only the end of a long path is shown, so the message fits. */
 static void test_long_name(void **state)
 {
     sroce_fault_script_t *script;
@@ -462,7 +462,7 @@ static void test_every(void **state)
     assert_true(sroce_fault_timeline_done(r.tl));
     rails_stop(&r);
 
-    /* Calls that come late must not lose a step. */
+    /* Late calls must not lose a step. */
     memset(&r, 0, sizeof(r));
     rails_start(&r, "at 1ms for 1ms every 4ms rail 1 down");
     assert_int_equal(sroce_fault_timeline_run(r.tl, 9 * MS), 10 * MS);
@@ -724,7 +724,7 @@ static void gpu_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
     }
 }
 
-/* Runs a script on one node with GPUs until a time. */
+/* Runs a script on one node with GPUs up to the given time. */
 static void gpu_run(gpu_log_t *log, const char *text, mrail_ns_t until_ns)
 {
     sroce_fault_ops_t ops = {gpu_get, gpu_apply, NULL, log};

@@ -2,7 +2,7 @@
  * get_short waits for the data while it holds the data-path lock. The failover
  * of a lane needs that lock in other threads, and must not run inside a
  * callback. If the lane fails, the call therefore returns -EAGAIN, and the
- * caller tries again.
+ * caller retries.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -89,7 +89,7 @@ static void get_in_callback(void)
     assert_int_not_equal(result, 1);
 }
 
-/* The failed lane is closed, and the next call succeeds on the other one. */
+/* The failed lane is closed, and the next call succeeds on the other lane. */
 static void assert_recovers(void)
 {
     unsigned slot = (peer_of(0)->lanes[0]->state == MRAIL_LANE_UP);

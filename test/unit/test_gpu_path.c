@@ -74,7 +74,7 @@ static void test_chunk(void **state)
                      SGPU_PATH_CHUNK_BYTES);
 }
 
-/* Two copies share a link, so together they get its rate. */
+/* Two copies share a link, so together they reach its rate. */
 static void test_shared_link(void **state)
 {
     sgpu_path_t first = sgpu_path_find(SGPU_LINK_SWITCH, &gpus[0], &gpus[1], 1);

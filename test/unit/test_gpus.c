@@ -205,7 +205,7 @@ static void test_conditions(void **state)
     node_cleanup(&node);
 }
 
-/* An entry of another process may have any content. */
+/* Another process's entry may have arbitrary contents. */
 static void test_hostile_entry(void **state)
 {
     node_t node;
@@ -218,7 +218,7 @@ static void test_hostile_entry(void **state)
     node_cleanup(&node);
 }
 
-/* relay_memory covers the slots on GPUs. */
+/* relay_memory includes the slots on GPUs. */
 static void test_pool(void **state)
 {
     mca_coll_mrail_topology_t topology = {

@@ -46,7 +46,7 @@ static void test_hash_against_an_array(void **state)
     assert_null(mrail_hash_find(&hash, 0));
     for (unsigned step = 0; step < STEPS; ++step) {
         unsigned i = (unsigned)mrail_rng_below(&rng, NODES);
-        uint64_t key = (uint64_t)i << 32; /* equal in the lower bits */
+        uint64_t key = (uint64_t)i << 32; /* same lower bits */
 
         assert_ptr_equal(mrail_hash_find(&hash, key),
                          is_in[i] ? &hash_nodes[i] : NULL);

@@ -94,8 +94,9 @@ static void test_port_down_retires(void **state)
     assert_int_equal(count, 1);
 }
 
-/* A completion may date from before the port failed, so it proves nothing. Only
- * a port event or the answer to a later probe proves that the path works. */
+/* A completion may date from before the port failure, so it proves nothing.
+ * Only a port event or the answer to a later probe proves that the path
+ * works. */
 static void test_port_down_persists(void **state)
 {
     mrail_health_t health;
@@ -128,7 +129,7 @@ static void test_port_down_alone(void **state)
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
 }
 
-/* Datagrams get through, but requests do not, so only a new QP can help. */
+/* Datagrams arrive, but requests do not, so only a new QP can help. */
 static void test_stuck_retires(void **state)
 {
     mrail_health_t health;
@@ -228,7 +229,7 @@ static void test_flapping_is_damped(void **state)
     mrail_health_init(&health, 0);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(backoff_ms); ++i) {
         at(&health, MRAIL_HEALTH_CQE_ERROR, ms);
-        at(&health, MRAIL_HEALTH_PORT_UP, ms + 1); /* makes no difference */
+        at(&health, MRAIL_HEALTH_PORT_UP, ms + 1); /* has no effect */
         assert_int_equal(health.due_ns, (ms + backoff_ms[i]) * MS);
         ms += backoff_ms[i];
         at(&health, MRAIL_HEALTH_TIMEOUT, ms);

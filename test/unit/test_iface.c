@@ -1,6 +1,6 @@
 /*
- * Tests an iface's callbacks: their permitted actions, and that none runs
- * after the iface has been destroyed.
+ * Tests an iface's callbacks: what they may do, and that none runs after the
+ * iface has been destroyed.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

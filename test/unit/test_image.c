@@ -1,7 +1,7 @@
 /*
- * Tests images of telemetry files (image.h): they have the contents of the
- * file with times of CLOCK_REALTIME, readers accept them, clocks can be moved,
- * and any bytes are checked. The images are read from files, because the
+ * Tests images of telemetry files (image.h): they have the contents of the file
+ * with CLOCK_REALTIME times, readers accept them, times can be shifted, and
+ * arbitrary bytes are checked. The images are read from files, because the
  * readers need them.
  */
 #include "config.h"
@@ -151,7 +151,7 @@ static void test_page(void **state)
     assert_int_equal(mrail_image_check(MRAIL_TELE_PAGE, image.data, image.size),
                      MRAIL_PAGE_ALIVE);
     fd = image_file(&image);
-    /* Nobody holds the lock of the image. */
+    /* The image's lock is free. */
     assert_int_equal(mrail_page_read_fd(fd, &page), MRAIL_PAGE_ENDED);
     assert_string_equal(page.job, "a job");
     assert_int_equal(page.clock_offset_ns, 0);
@@ -290,7 +290,7 @@ static void test_calls(void **state)
     mrail_calls_remove(&file);
 }
 
-/* Records that were overwritten during the copy stay out. */
+/* Records that were overwritten during the copy are left out. */
 static void test_first_record(void **state)
 {
     mrail_calls_file_t file;
@@ -340,7 +340,7 @@ static void test_other_files(void **state)
     mrail_page_remove(file);
 }
 
-/* Any bytes that pass the check can be moved, and then read. */
+/* Any bytes that pass the check can be shifted in time, and then read. */
 static void test_any_bytes(void **state)
 {
     mrail_page_file_t *file = create_page(40);

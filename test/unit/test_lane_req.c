@@ -11,9 +11,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A repetition of a refused request arrives when a lane is available again. The
- * peer no longer has that request, so it must send a new one to get the
- * lane. */
+/* A rejected request is repeated when a lane is available again. The peer no
+ * longer has that request, so it must send a new request for the lane. */
 static void test_late_repeat(void **state)
 {
     start(4);
@@ -58,7 +57,7 @@ static void test_abandoned_request(void **state)
 }
 
 /* A peer may have more lanes on a rail than this end has slots. It must work
- * without the further lanes, and must not repeat its requests. */
+ * without the extra lanes, and must not repeat its requests. */
 static void test_more_lanes_than_here(void **state)
 {
     start(64);
@@ -159,7 +158,7 @@ static void test_earlier_epoch(void **state)
 }
 
 /* A request for the next epoch shows that the peer has reaped the lane. That
- * confirms the eviction, and the peer gets a new lane. */
+ * confirms the eviction, and a new lane is connected. */
 static void test_next_epoch(void **state)
 {
     uint32_t seq;
@@ -170,7 +169,7 @@ static void test_next_epoch(void **state)
     sent.num_msgs = 0;
     deliver_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    /* The peer is asked again immediately. */
+    /* The request is sent to the peer again immediately. */
     assert_non_null(last(MRAIL_CTL_EVICT));
     assert_int_equal(last(MRAIL_CTL_EVICT)->seq, seq);
     deliver_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);

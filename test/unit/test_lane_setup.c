@@ -1,8 +1,8 @@
 /*
  * Tests lane requests that do not succeed immediately. They cover the rails
  * of requests and replies, a device that does not connect a QP, a peer that
- * refuses, and time limits. Two rails make two pairs; src_rail is the rail of a
- * message.
+ * rejects requests, and time limits. Two rails make two pairs; src_rail is the
+ * rail of a message.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -102,8 +102,8 @@ static void test_repeated_reply_uses_pair_of_request(void **state)
     }
 }
 
-/* The request must set the order of rails before it is refused, no matter which
- * call fails on the device. */
+/* The request must set the order of rails before it is rejected, no matter
+ * which call fails on the device. */
 static void test_refusal_uses_pair_of_request(void **state)
 {
     unsigned refused = 0, rebased = 0, base;
@@ -221,8 +221,8 @@ static void test_hello_reply_uses_same_rail(void **state)
     }
 }
 
-/* The peer's receive buffers have a different size. No lane may be opened, but
- * the peer must get a reply, so that it also detects the difference. */
+/* The peer's receive buffers have a different size. The engine must not open a
+ * lane, but must reply, so that the peer also detects the difference. */
 static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
@@ -266,7 +266,7 @@ static void test_no_hello_with_further_request(void **state)
 }
 
 /* The peer may be unreachable over the rail in the subnet of its address. From
- * the fifth try on, every other try therefore takes any rail. */
+ * the fifth attempt on, every other attempt therefore uses any rail. */
 static void test_hello_tries_any_rail(void **state)
 {
     unsigned seen = 0;
@@ -365,7 +365,7 @@ static void further_not_connected(unsigned fail_in)
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, rep.lane.epoch);
     progress();
-    /* The peer asks again which messages have arrived. */
+    /* The peer again asks which messages have arrived. */
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
     deliver(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);
@@ -384,7 +384,7 @@ static void test_further_lane_half_connected(void **state)
     further_not_connected(FAIL_RTS);
 }
 
-/* ---- the peer refuses ---- */
+/* ---- the peer rejects ---- */
 
 static void test_refused_first_lane_is_requested_again(void **state)
 {
@@ -434,7 +434,7 @@ static void reply_no_resources(const mrail_ctl_msg_t *req)
     refuse(0, req->lane.slot, req->seq, MRAIL_REASON_RESOURCES);
 }
 
-/* The peer refuses for half a minute, which must not cause a flood of
+/* The peer rejects requests for half a minute, which must not cause a flood of
  * requests. */
 static void test_first_lane_refused_for_long(void **state)
 {
@@ -565,8 +565,8 @@ static int put_something(mrail_ep_t *ep)
 }
 
 /* The failure is reported only after the peer's lanes are drained. Operations
- * that start meanwhile must not return an error, because an MPI library would
- * then end the job. */
+ * that start in the meantime must not return an error, because an MPI library
+ * would then abort the job. */
 static void test_failure_is_reported_first(void **state)
 {
     mrail_ep_t *ep;
@@ -674,9 +674,10 @@ static void test_liveness_check_has_full_timeout(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-/* A device answers only a limited number of READs at a time, and ends the QP if
- * there are more. Each end therefore respects the limit of the other one. This
- * device can have four READs in flight, and answers up to six. */
+/* A device answers only a limited number of READs at a time, and moves the QP
+ * to the error state if there are more. Each end therefore respects the other
+ * end's limit. This device can have four READs in flight, and answers up to
+ * six. */
 static void check_reads(unsigned remote, unsigned expected)
 {
     mrail_ctl_msg_t rep = answer_to(request_second()), req;
@@ -712,7 +713,7 @@ static void test_reads_fit_both_devices(void **state)
     start(64);
 }
 
-/* ---- many requests at once ---- */
+/* ---- many requests at the same time ---- */
 
 #define REQUESTS 6
 
@@ -730,7 +731,7 @@ static unsigned num_accepted(void)
     return count;
 }
 
-/* The waiting thread gets the lock here. */
+/* The waiting thread acquires the lock here. */
 int sched_yield(void)
 {
     assert_int_equal(pthread_mutex_trylock(&engine->ctl_lock), 0);
@@ -742,7 +743,7 @@ int sched_yield(void)
 }
 
 /* The device takes some time for each QP. A thread that wants the control lock
- * must have to wait for only one QP, and not for those of all peers. */
+ * must wait for at most one QP, not for the QPs of all peers. */
 static void test_lock_is_free_between_requests(void **state)
 {
     mrail_control_timers_t timers;
@@ -776,9 +777,9 @@ static void test_lock_is_free_between_requests(void **state)
     assert_int_equal(lanes_at_yield, 1);
 }
 
-/* ---- a rail without room ---- */
+/* ---- a rail without QPs ---- */
 
-/* The lanes of other processes have taken all QPs of the device. */
+/* Other processes' lanes use all QPs of the device. */
 static void use_up(unsigned rail)
 {
     fake_full_pds[rail] = engine->rails[rail].pd;
@@ -789,8 +790,8 @@ static void free_up(unsigned rail)
     fake_full_pds[rail] = NULL;
 }
 
-/* A first lane may start on any rail. The search must find the rail with room,
- * regardless of the rail with which it starts. */
+/* A first lane may start on any rail. The search must find the rail with free
+ * QPs, regardless of the rail at which it starts. */
 static void test_first_lane_takes_rail_with_room(void **state)
 {
     for (unsigned base = 0; base < 2; ++base) {
@@ -856,7 +857,7 @@ static void test_no_rail_has_room(void **state)
     free_up(1);
 }
 
-/* The rail with room for QPs has no link at the moment. */
+/* The link of the rail with free QPs is down at the moment. */
 static void test_rail_with_room_is_down(void **state)
 {
     start(64);
@@ -891,7 +892,7 @@ static void test_rail_with_room_is_down(void **state)
     free_up(0);
 }
 
-/* The rail with room for QPs stays down, so the wait must be limited. */
+/* The rail with free QPs stays down, so the wait must be limited. */
 static void test_rail_with_room_stays_down(void **state)
 {
     start(64);
@@ -909,7 +910,7 @@ static void test_rail_with_room_stays_down(void **state)
     free_up(0);
 }
 
-/* BYE gets no reply and any rail may be down, so BYE must be sent over every
+/* BYE has no reply and any rail may be down, so BYE must be sent over every
  * pair of rails. */
 static void test_bye_uses_every_pair(void **state)
 {
@@ -1008,7 +1009,7 @@ static void test_peer_without_message_lane_requests_others(void **state)
 }
 
 /* The peer has accepted a request, but received no LANE_READY, so it evicts its
- * end. Its late reply must not connect a lane without another end. */
+ * end. Its late reply must not connect a lane that has no other end. */
 static void test_late_answer_after_evict(void **state)
 {
     mrail_ctl_msg_t rep = answer_to(request_second());

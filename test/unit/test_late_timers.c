@@ -3,10 +3,10 @@
  * completions wait unread. The process must not interpret this delay as a
  * failed path.
  *
- * Two rules prevent this error. First, a path gets at most one deadline for
- * each run of the timers. The control thread reads all datagrams between two
+ * Two rules prevent this error. First, at most one deadline of a path expires
+ * per run of the timers. The control thread reads all datagrams between two
  * runs, and a reply to any of the last three probes counts. Second, silence
- * counts against a path only if another path worked meanwhile.
+ * counts against a path only if another path worked during that time.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -83,7 +83,7 @@ static void test_late_answers(void **state)
     assert_int_equal(engine->counters.lanes_failed, 0);
 }
 
-/* The peer is not scheduled, so nothing is answered. When it runs again, all
+/* The peer is not scheduled, so it answers nothing. When it runs again, all
  * paths work. */
 static void test_silent_peer(void **state)
 {

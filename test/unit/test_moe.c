@@ -74,7 +74,7 @@ static void test_experts_differ(void **state)
     }
 }
 
-/* Expert 0 gets the skewed tokens and its part of the others, within five
+/* Expert 0 receives the skewed tokens and its share of the others, within five
  * standard deviations. The other experts share the rest equally. */
 static void test_skew(void **state)
 {

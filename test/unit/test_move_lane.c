@@ -1,7 +1,7 @@
 /*
  * Tests move_lane.c, which moves lanes that share an uplink to other source
- * ports. They cover the evidence that starts a move, the steps of the QP, and
- * the requests of a peer.
+ * ports. The tests cover the evidence that starts a move, the steps of the QP,
+ * and the requests of a peer.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -140,7 +140,7 @@ static void test_slow_read_requests_move(void **state)
 }
 
 /* Other peers use the rail, so it may be saturated. In that case, the path of
- * lane 0 has the most room. */
+ * lane 0 has the most spare capacity. */
 static void test_very_slow_read_requests_copy(void **state)
 {
     slow_read(FAST / 3, FAST, 0);
@@ -176,7 +176,7 @@ static void tick(mrail_ns_t after_ns)
 }
 
 /* Data of READs must not arrive over two paths. The request therefore waits for
- * the READs of the lane, and the lane takes no other READs meanwhile. */
+ * the READs of the lane, and the lane takes no other READs until then. */
 static void test_request_waits_for_reads(void **state)
 {
     begin(MRAIL_SIZE_AUTO);
@@ -243,7 +243,7 @@ static void test_peer_requests_move(void **state)
     ask(UINT16_MAX);
     assert_int_equal(engine->counters.ctl_unexpected, 3);
     assert_int_equal(engine->counters.lanes_moved, 2);
-    /* The moves of each lane, which stay at the highest number. */
+    /* The number of moves of each lane, which saturates. */
     assert_int_equal(peer_of(0)->paths[1].moves, 2);
     assert_int_equal(peer_of(0)->paths[0].moves, 0);
     peer_of(0)->paths[1].moves = UINT16_MAX;
@@ -322,7 +322,7 @@ static void test_rules_ignore_the_peer(void **state)
     assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
 }
 
-/* The path must change once the send queue is drained, and no earlier. */
+/* The path must change only after the send queue has been drained. */
 static void test_drains_first(void **state)
 {
     uint16_t before;
@@ -356,8 +356,8 @@ static void test_does_not_drain(void **state)
     assert_int_equal(lane_of(1)->state, MRAIL_LANE_UP);
 }
 
-/* If the device refuses the first step or the new path, the lanes stay up with
- * their ports. */
+/* If the device rejects the first step or the new path, the lanes stay up and
+ * keep their ports. */
 static void test_device_refuses(void **state)
 {
     for (unsigned step = 1; step <= 2; ++step) {

@@ -1,7 +1,7 @@
 /*
- * Tests move_lane.c and move_decide.c with messages that are late, repeated
- * or in the wrong order, and with lanes that end meanwhile.
- * test/property/test_moves.c searches all orders.
+ * Tests move_lane.c and move_decide.c with messages that are late, repeated or
+ * out of order, and with lanes that fail in between. test/property/test_moves.c
+ * explores all orders.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -140,8 +140,8 @@ static void test_move_after_its_end(void **state)
     assert_int_equal(engine->counters.lanes_moved, 0);
 }
 
-/* The engine dropped a MOVE that came too soon. It must not process that MOVE
- * later, because the peer has measured since then without it. */
+/* The engine dropped a MOVE that arrived too soon. It must not process that
+ * MOVE later, because the peer has measured without it since then. */
 static void test_move_too_soon(void **state)
 {
     uint16_t before;
@@ -196,8 +196,8 @@ static void test_back_after_no_move(void **state)
     assert_int_equal(engine->counters.lanes_moved, 1);
 }
 
-/* The device temporarily cannot report the state of the QP. The QP must not
- * stay in SQD. */
+/* The device temporarily cannot report the QP state. The QP must not stay in
+ * SQD. */
 static void test_device_does_not_answer(void **state)
 {
     begin(2);
@@ -212,7 +212,7 @@ static void test_device_does_not_answer(void **state)
     assert_int_equal(engine->counters.lanes_moved, 1);
 }
 
-/* ---- lanes that end, and held lanes ---- */
+/* ---- lanes that fail, and held lanes ---- */
 
 /* The lane whose new port is being tested fails. The test of the port then ends
  * without a gain. */
@@ -255,7 +255,7 @@ static void hold_slot_2(void)
 }
 
 /* The peer has only one lane left for each pair, so there is no lane for
- * comparison. The held lane must take work again. */
+ * comparison. The held lane must resume work. */
 static void test_other_lanes_fail(void **state)
 {
     begin(2);

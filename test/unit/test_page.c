@@ -1,5 +1,5 @@
 /*
- * Tests the telemetry page. Readers must get consistent copies, both during
+ * Tests the telemetry page. Readers must obtain consistent copies, both during
  * writes and after the process has been killed. Any other file in the directory
  * must be recognised, and must harm neither readers nor the writer.
  */
@@ -199,8 +199,8 @@ static void test_killed(void **state)
     assert_string_equal(got.events[0].text, "write 1");
 }
 
-/* A process ends, but its forked child continues to run. The child does not use
- * mrail, so it must not keep the page alive. */
+/* A process exits, but its forked child continues to run. The child does not
+ * use mrail, so it must not keep the page alive. */
 static void test_child_of_the_ended(void **state)
 {
     char name[128], byte = 0;
@@ -287,7 +287,7 @@ static void test_clean(void **state)
 
     kill_child(pid);
     other = child(1, alive, sizeof(alive));
-    /* A new file stays, because its process may just be starting. */
+    /* A new file is kept, because its process may still be starting. */
     assert_int_equal(mrail_tele_file_clean(dir, MRAIL_TELE_KEEP_S), 0);
     assert_int_equal(count(), 3);
     assert_int_equal(mrail_tele_file_clean(dir, 0), 1);
@@ -410,7 +410,7 @@ static void test_foreign(void **state)
     pid_t pid;
 
     if (geteuid() != 0) {
-        print_message("only root has files of others\n");
+        print_message("only root can create files of other users\n");
         skip();
     }
     put_whole(&page);
@@ -551,7 +551,7 @@ static void test_ring_is_followed(void **state)
     assert_int_equal(mrail_follow_open(&follow, path), MRAIL_PAGE_GONE);
 }
 
-/* A reader requests records as long as it has the file open. */
+/* A reader requests records for as long as it has the file open. */
 static void test_records_are_requested(void **state)
 {
     mrail_page_file_t *file = create();

@@ -53,7 +53,7 @@ static void test_no_common_subnet_is_routed(void **state)
     assert_int_equal(mrail_rails_pair(local, 1, remote, 0, pairs), 0);
 }
 
-/* The order of tries begins with rail 0 of the address. Every other rail
+/* The order of attempts begins with rail 0 of the address. Every other rail
  * follows once before any rail is repeated. */
 static void test_first_tries(void **state)
 {
@@ -105,7 +105,7 @@ static void test_tries_reach_every_pair(void **state)
     }
 }
 
-/* Both ends compute the same list, with the sides exchanged, for any input. */
+/* For any input, both ends compute the same list, with the sides swapped. */
 static void test_symmetric(void **state)
 {
     mrail_rng_t rng;
@@ -183,8 +183,8 @@ static void test_subnets(void **state)
     assert_true(subnet != subnet2);
 }
 
-/* The index of a NIC comes from the configuration, or from the host part of an
- * address that has one. */
+/* A NIC index comes from the configuration, or from the host part of an address
+ * that has one. */
 static void test_nic_index(void **state)
 {
     mrail_rail_attr_t attr = {.device = "d0", .port = 1, .subnet_bits = 24};
@@ -199,7 +199,7 @@ static void test_nic_index(void **state)
     assert_null(mrail_discovery_nic_index(&config, 0, 1, &attr));
     assert_int_equal(attr.nic_index, 1);
 
-    /* A point-to-point subnet has the same host parts at each NIC. */
+    /* In point-to-point subnets, every NIC has the same host part. */
     config.uplinks = 8;
     attr.subnet_bits = 29;
     assert_null(mrail_discovery_nic_index(&config, 3, 1, &attr));
@@ -215,7 +215,7 @@ static void test_nic_index(void **state)
     mrail_config_cleanup(&config);
 }
 
-/* The list of rejected ports contains whole reasons only, and never a part of
+/* The list of rejected ports contains whole reasons only, never a part of
  * one. */
 static void test_rejected_ports(void **state)
 {

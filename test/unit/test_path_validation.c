@@ -81,7 +81,7 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(peer_of(0)->paths[0].stalls, 0);
 }
 
-/* The READ delays only the use of its own lane. A flush need not wait for the
+/* The READ delays only the use of its own lane. A flush does not wait for the
  * READ. */
 static void test_flush_does_not_wait_for_it(void **state)
 {
@@ -176,8 +176,8 @@ static void test_turn_rotates(void **state)
     assert_int_equal(mrail_ctl_turn(peer, 3), 3);
 }
 
-/* Two lanes are requested, but only one is available. The path that has just
- * failed must not get it. */
+/* Two lanes are requested, but only one is available. The lane must not be on
+ * the path that has just failed. */
 static void test_other_pair_is_requested_first(void **state)
 {
     mrail_peer_t *peer;

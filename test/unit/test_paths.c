@@ -1,7 +1,7 @@
 /*
  * Tests the paths to a peer. Probes must use the same route as the lanes,
- * and a port may come back with another GID table. Paths exist before the first
- * lane, and also in addition to a single lane.
+ * and a port may return with a different GID table. Paths exist before the
+ * first lane, and also in addition to a single lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -117,7 +117,7 @@ static void test_gid_has_moved(void **state)
             assert_null(peer_of(0)->pair_handles[i].ah);
         }
     }
-    run_control(25 * MRAIL_NS_PER_MS); /* the probe is sent again */
+    run_control(25 * MRAIL_NS_PER_MS); /* the probe is resent */
     assert_int_equal(handle(0)->grh.sgid_index, 2);
     assert_int_equal(engine->rails[1].attr.gid_index, 0);
 }
@@ -210,7 +210,7 @@ static void test_describes_rails(void **state)
     assert_non_null(strstr(text, "(port down)"));
 }
 
-/* A first lane must not wait until this path recovers, because it can use any
+/* A first lane must not wait for this path to recover, because it can use any
  * other path. */
 static void test_first_lane_takes_an_open_path(void **state)
 {

@@ -55,7 +55,7 @@ static void test_nearness(void **state)
                      0);
 }
 
-/* The link is like one in sysfs. */
+/* The link has the same form as in sysfs. */
 static void test_read(void **state)
 {
     char folder[] = "/tmp/test-place-XXXXXX", path[64], real[256];
@@ -79,7 +79,7 @@ static void test_read(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Software devices are divided evenly among imaginary switches. */
+/* Software devices are distributed evenly among imaginary switches. */
 static void test_software(void **state)
 {
     static const struct {
@@ -104,7 +104,7 @@ static void test_software(void **state)
         assert_int_equal(mrail_place_nearness(&rail, &gpu),
                          cases[i].is_near ? 3 : 2);
     }
-    mrail_place_rail("soft4", &rail); /* there is no such rail */
+    mrail_place_rail("soft4", &rail); /* no such rail */
     assert_int_equal(mrail_place_nearness(&rail, &gpu), 0);
     setenv("MRAIL_SOFT_PLACES", "4:x", 1);
     mrail_place_rail("soft0", &rail);

@@ -2,7 +2,7 @@
  * Tests src/orchestrator/plan.h: small examples with known results, and
  * properties of the input that must not influence a plan.
  * test/property/test_plan_lp.c checks random topologies, and
- * test_plan_refusals.c checks that invalid input is refused.
+ * test_plan_refusals.c checks that invalid input is rejected.
  */
 #include "config.h"
 #include "plan_machines.h"
@@ -18,7 +18,7 @@
 
 /* ---- known results ---- */
 
-/* 4 GB over four rails of 1 GB/s. All bytes except those on the ranks' own rail
+/* 4 GB over four 1 GB/s rails. All bytes except those on the ranks' own rail
  * cross two relays. */
 static void test_hot_pair(void **state)
 {
@@ -419,8 +419,8 @@ static mrail_plan_topo_t *two_relays(double link)
     return topo;
 }
 
-/* Each relay is reached over a GPU link of 0.5 GB/s, half of the capacity of
- * rail 1. With one relay, 2 GB would take 1.33 s. */
+/* Each relay is reached over a 0.5 GB/s GPU link, half the capacity of rail 1.
+ * With one relay, 2 GB would take 1.33 s. */
 static void test_several_relays(void **state)
 {
     mrail_plan_t *plan = plan_one(two_relays(G / 2), 0, 3, 2000000000ull);
@@ -432,7 +432,7 @@ static void test_several_relays(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The relays share the bytes even if one of them could carry all bytes. */
+/* The relays share the bytes even if one of them could carry them all. */
 static void test_relays_are_spread(void **state)
 {
     mrail_plan_t *plan = plan_one(two_relays(10 * G), 0, 3, 2000000000ull);
@@ -563,7 +563,7 @@ static void test_many_relays(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Returns the number of a link. */
+/* Returns the index of a link. */
 static unsigned link_number(const mrail_plan_t *plan,
                             mrail_plan_link_kind_t kind, unsigned a, unsigned b)
 {

@@ -66,7 +66,7 @@ static void assert_not_served(plan_arm_id_t id, const char *words)
 
 /* ---- times by hand ---- */
 
-/* The example from docs/planner.md, with rails of 1 GB/s: rank 0 sends 12 MB to
+/* The example from docs/planner.md, with 1 GB/s rails: rank 0 sends 12 MB to
  * rank 2, and rank 1 sends 4 MB to rank 3. */
 static void test_page(void **state)
 {
@@ -130,7 +130,7 @@ static void test_rounds(void **state)
     assert_arm(PLAN_ARM_NIMBLE, 4 * MS, 0, 0);
 }
 
-/* The rails run at 2 and 1 GB/s. Evenly divided bytes wait for the slow one. */
+/* The rails run at 2 and 1 GB/s. An even split waits for the slow rail. */
 static void test_unequal_rails(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 1, 3000 * MB}};
@@ -182,7 +182,7 @@ static void test_several_relays(void **state)
         }
     }
     compare(topo, demands, 1);
-    /* 4 MB on each rail, and 2 MB on each link of 250 MB/s */
+    /* 4 MB on each rail, and 2 MB on each 250 MB/s link */
     assert_arm(PLAN_ARM_RAILS, 8 * MS, 8e6, 0);
 }
 

@@ -1,4 +1,4 @@
-/* Tests demand patterns: sums, shapes, and equal results on every
+/* Tests demand patterns: sums, shapes, and identical results on every
  * machine. */
 #include "config.h"
 #include "tools/plan_demand.h"
@@ -96,7 +96,7 @@ static uint64_t column_sum(const matrix_t *matrix, unsigned to)
     return sum;
 }
 
-/* Returns the bytes of the rank that receives most, as thousandths of the
+/* Returns the bytes received by the busiest receiver, in thousandths of the
  * mean. */
 static uint64_t peak(const matrix_t *matrix)
 {
@@ -212,8 +212,8 @@ static void test_zipf_weights(void **state)
     }
 }
 
-/* A larger exponent gives more bytes to the rank that receives most, which the
- * seed selects. */
+/* A larger exponent gives more bytes to the busiest receiver, which the seed
+ * selects. */
 static void test_skew(void **state)
 {
     static const char *const values[] = {"0", "0.4", "0.8", "1.2", "2"};
@@ -246,15 +246,15 @@ static void test_moe(void **state)
 {
     matrix_t m;
 
-    /* If a token uses as many experts as there are, each rank gets each token
-     * once. */
+    /* If a token uses all experts, each rank receives each token once. */
     make_matrix(&m, "moe:k=8,experts=8,tokens=10,hidden=100,skew=3", 8, 3);
     for (unsigned from = 0; from < 8; ++from) {
         for (unsigned to = 0; to < 8; ++to) {
             assert_int_equal(m.bytes[from][to], (from == to) ? 0 : 1000);
         }
     }
-    /* If two experts are on one rank, the token goes there once. */
+    /* If two of a token's experts are on one rank, the token goes there
+     * once. */
     make_matrix(&m, "moe:k=4,experts=4,tokens=10,hidden=100", 2, 3);
     assert_int_equal(m.bytes[0][1], 1000);
     assert_int_equal(m.bytes[1][0], 1000);
@@ -325,7 +325,7 @@ static void test_incast(void **state)
     assert_int_equal(sending, 13);
 }
 
-/* ---- Equal on all machines ---- */
+/* ---- Identical on all machines ---- */
 
 static uint64_t digest(const char *spec, unsigned num_ranks, uint64_t seed)
 {

@@ -1,5 +1,5 @@
 /*
- * Tests src/orchestrator/plan.h: refused input and its effects, generations,
+ * Tests src/orchestrator/plan.h: rejected input and its effects, generations,
  * and the failure of every allocation.
  */
 #include "config.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* The test is linked with --wrap, so that only calls from the planner and from
- * this test come here. */
+ * this test are intercepted. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
@@ -104,7 +104,7 @@ static void test_discard_warm_start(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- refused input ---- */
+/* ---- rejected input ---- */
 
 static void test_topo_refuses(void **state)
 {
@@ -173,7 +173,7 @@ static void test_topo_refuses(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* The refused calls must have changed nothing. */
+/* The rejected calls must have changed nothing. */
 static void test_refusals_leave_no_trace(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 4, 3 * G);
@@ -236,7 +236,7 @@ static void test_options_refused(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* The options of a later version of the library. */
+/* Options from a later version of the library. */
 typedef struct later_options {
     mrail_plan_options_t known;
     uint64_t unknown;

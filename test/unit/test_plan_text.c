@@ -1,4 +1,4 @@
-/* Tests topologies and demands as text, accepted and refused. */
+/* Tests topologies and demands as text, accepted and rejected. */
 #include "config.h"
 #include "tools/plan_text.h"
 
@@ -208,7 +208,7 @@ static void test_leaf_groups(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* A path from leaf to leaf has the capacity of its slower end. */
+/* A path between leaves has the capacity of its slower link. */
 static void test_lists_of_uplinks(void **state)
 {
     mrail_plan_topo_t *topo =
@@ -279,7 +279,7 @@ static void test_flags(void **state)
     assert_true(bytes == 1000);
 }
 
-/* ---- Refused topologies ---- */
+/* ---- Rejected topologies ---- */
 
 #define SIZED "nodes 2\nrails 4\n"
 #define RANKED SIZED "ranks * 3 single-rail\n"
@@ -645,7 +645,7 @@ static void same_links(const mrail_plan_topo_t *a, const mrail_plan_topo_t *b)
     mrail_plan_destroy(plan_b);
 }
 
-/* Random topologies of one leaf group are read, written and read again. */
+/* Random topologies of one leaf group are read, written and reread. */
 static void test_there_and_back(void **state)
 {
     mrail_rng_t rng;

@@ -1,6 +1,6 @@
 /*
- * Tests the file of forecasts (src/telemetry/plans.c). Readers must get
- * whole forecasts. No content of the file may harm them.
+ * Tests the file of forecasts (src/telemetry/plans.c). Readers must see
+ * complete forecasts. Arbitrary file contents must not harm them.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -79,7 +79,8 @@ static void add_link(mrail_plans_comm_t *comm, unsigned number)
     mrail_plans_add(comm, &link);
 }
 
-/* A file of its own kind, with the forecasts that are complete. */
+/* Readers of other kinds of files ignore this one. A forecast can be read only
+ * once it is complete. */
 static void test_forecasts(void **state)
 {
     mrail_plans_file_t file = create();
@@ -126,7 +127,7 @@ static void test_room(void **state)
     mrail_plans_remove(&file);
 }
 
-/* ---- places ---- */
+/* ---- slots ---- */
 
 static void forecast(mrail_plans_comm_t *comm, const char *name,
                      uint64_t time_ns)
@@ -138,8 +139,8 @@ static void forecast(mrail_plans_comm_t *comm, const char *name,
     mrail_plans_end(comm);
 }
 
-/* A new communicator gets the place of the oldest forecast of those that were
- * freed. Until it needs one, their forecasts stay. */
+/* A new communicator takes the slot of the oldest freed forecast. Until then,
+ * freed forecasts are kept. */
 static void test_reused_places(void **state)
 {
     mrail_plans_file_t file = create();

@@ -122,7 +122,7 @@ static void test_unstable_uplink(void **state)
     assert_true(await_probe(10 * SEC) == MRAIL_PORT_RETURN_MIN);
 }
 
-/* A path without a lane is visited less and less often. */
+/* A path without a lane is due less and less often. */
 static void test_no_lane(void **state)
 {
     unsigned visits = 0;
@@ -138,7 +138,7 @@ static void test_no_lane(void **state)
     assert_int_equal(answer_all(), MRAIL_PORT_RETURN_ANSWERS);
 }
 
-/* A path that leaves its port several times in one failure waits once. */
+/* A path that leaves its port several times in one failure backs off once. */
 static void test_several_ports(void **state)
 {
     begin();
@@ -149,8 +149,9 @@ static void test_several_ports(void **state)
     assert_true(await_probe(10 * SEC) <= MRAIL_PORT_RETURN_MIN);
 }
 
-/* Whatever happens, a path returns only after three answers in sequence, a
- * working uplink is used again within a bounded time, and probes are rare. */
+/* In any sequence of events, a path returns only after three consecutive
+ * answers, a working uplink is used again within a bounded time, and probes are
+ * rare. */
 static void test_random_outages(void **state)
 {
     unsigned returns = 0;

@@ -1,7 +1,7 @@
 /*
  * Tests small PUTs, which complete by their position in the send queue of
- * their lane. None may be lost, be replayed after it is complete, or keep its
- * buffer forever.
+ * their lane. PUTs must not be lost, be replayed after they complete, or keep
+ * their buffers forever.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -296,8 +296,8 @@ static void test_replay(void **state)
     assert_int_equal(engine->counters.put_bytes, 3 * SIZE);
 }
 
-/* No flush may complete between the end of the lane and the replay, even if it
- * starts there. */
+/* Flushes must not complete between the lane's end and the replay, even if they
+ * start in between. */
 static void test_flush_during_failover(void **state)
 {
     put(0, 3);
@@ -308,7 +308,7 @@ static void test_flush_during_failover(void **state)
     run_control(20 * MRAIL_NS_PER_MS);
     fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
     progress_engine();
-    lane_of(1)->held = 1; /* takes no replay yet */
+    lane_of(1)->held = 1; /* accepts no replay yet */
     confirm_broken(0, 0, 0);
     progress();
     assert_int_equal(completions.count, 0);
@@ -382,8 +382,8 @@ static void test_lost_device(void **state)
     progress();
 }
 
-/* The device refuses a post, so the lane fails. If the device accepts a later
- * request, its completion must not complete the PUT. */
+/* The device rejects a post, so the lane fails. If the device accepts a later
+ * request, the completion of that request must not complete the PUT. */
 static void test_post_fails(void **state)
 {
     put(0, 1);
@@ -424,7 +424,7 @@ static void test_refused(void **state)
     fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
     progress_engine();
     confirm_broken(0, 0, 0);
-    assert_int_equal(num_writes, 5); /* all except the refused one */
+    assert_int_equal(num_writes, 5); /* all except the rejected one */
     assert_int_equal(writes[3].address, ADDRESS(0));
     assert_int_equal(writes[4].address, ADDRESS(2));
     progress();

@@ -1,6 +1,6 @@
 /*
  * Tests operations with a quota for each rail: every rail carries exactly its
- * quota, and the other rails take over when the quota ends.
+ * quota, and the other rails take over when the quota expires.
  */
 #include "config.h"
 #include "rail/conn/conn.h"
@@ -168,8 +168,8 @@ static void test_shared_until(void **state)
     release();
 }
 
-/* An operation whose rail has no room does not delay later operations on other
- * rails, whether these have a quota or not. */
+/* An operation whose rail is full does not delay later operations on other
+ * rails, with or without a quota. */
 static void test_rails_are_independent(void **state)
 {
     mrail_quota_t first = {.left = {sizeof(memory), 0},
@@ -275,7 +275,7 @@ static void test_failed_rail(void **state)
     release();
 }
 
-/* An iface without a thread of its own does not change the data-path lock. */
+/* An iface without its own thread does not change the data-path lock. */
 static void test_serialised_iface(void **state)
 {
     mrail_iface_params_t params = {.is_serialised = 1};
@@ -312,7 +312,7 @@ static void finish_equally(void)
     }
 }
 
-/* With port rules, the lanes of a rail carry equal parts of its quota, although
+/* With port rules, a rail's lanes carry equal parts of its quota, although
  * other operations load the rails unequally. */
 static void test_equal_lanes(void **state)
 {
@@ -351,7 +351,7 @@ static void test_equal_lanes(void **state)
 }
 
 /* Lanes share the quota of a rail in proportion to their uplinks. An uplink
- * that is down gets no bytes. Each rail has a lane on each uplink. */
+ * that is down carries no bytes. Each rail has a lane on each uplink. */
 static void test_unequal_uplinks(void **state)
 {
     static const double slow[] = {2e9, 1e9}, dead[] = {0, 1e9};

@@ -180,7 +180,7 @@ static void test_requests_wait(void **state)
     assert_int_equal(mrail_rail_ud_poll(rail, on_request, &count), 3);
     assert_int_equal(num_posted, 3);
     assert_int_equal(num_sent, MRAIL_UD_TX + 3);
-    /* The rail is being closed, so the remaining requests get no reply. */
+    /* The rail is being closed, so the remaining requests have no reply. */
     mrail_rail_ud_reap(rail);
     assert_int_equal(num_posted, MRAIL_UD_RX);
     assert_int_equal(count, 3);

@@ -118,7 +118,7 @@ static void test_speed(void **state)
     ask();
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(rails[0].speed, 5 * GBPS / 2);
-    /* UCX and the scheduler keep using a different rate. */
+    /* UCX and the scheduler continue to use a different rate. */
     assert_int_equal(engine->rails[0].attr.rate_bps, rate_bps);
     assert_int_not_equal(rate_bps, 10 * 8 * GBPS);
     fake_ports_reset();

@@ -1,5 +1,5 @@
 /*
- * Tests src/relay: each role separately, refused chunks (which must not be
+ * Tests src/relay: each role separately, rejected chunks (which must not be
  * written), early chunks of the next exchange, reuse of slots, errors of every
  * operation, and corrupt shared memory.
  */
@@ -146,7 +146,7 @@ static void test_direct(void **state)
     model_cleanup(&w);
 }
 
-/* The sender is done when it has passed on all slots. The slots become free
+/* The sender is done when it has handed over all slots. The slots become free
  * later. */
 static void test_relay_out(void **state)
 {
@@ -215,8 +215,8 @@ static void test_both_relays(void **state)
     model_cleanup(&w);
 }
 
-/* Each receiver gets one chunk before any receiver gets another. The next rank
- * is the first. */
+/* Each receiver is sent one chunk before any receiver is sent a second. The
+ * next rank comes first. */
 static void test_turns(void **state)
 {
     static const uint32_t turns[] = {2, 0, 2, 0, 2, 0, 0};
@@ -241,7 +241,7 @@ static void test_turns(void **state)
     model_cleanup(&w);
 }
 
-/* Channels get slots in proportion to their remaining chunks. */
+/* Channels are assigned slots in proportion to their remaining chunks. */
 static void test_fair_share(void **state)
 {
     place();
@@ -495,7 +495,7 @@ static void test_corrupt_header_relay_in(void **state)
     }
 }
 
-/* The second chunk arrives twice, which must be refused. */
+/* The second chunk arrives twice, and must be rejected. */
 static void test_chunk_twice(void **state)
 {
     static const corruption_t again = CORRUPT(offset, -(int)CHUNK);
@@ -509,8 +509,7 @@ static void test_chunk_twice(void **state)
     model_cleanup(&w);
 }
 
-/* An extra chunk of a finished flow arrives in place of another flow's
- * chunk. */
+/* An extra chunk of a finished flow arrives instead of another flow's chunk. */
 static void test_chunk_too_many(void **state)
 {
     mrail_relay_header_t header;
@@ -530,7 +529,7 @@ static void test_chunk_too_many(void **state)
     model_cleanup(&w);
 }
 
-/* The lengths of message and header differ, or there is no header. */
+/* The lengths in message and header differ, or there is no header. */
 static void test_message_lengths(void **state)
 {
     static const uint32_t lengths[] = {0, 1, 63, 64, 64 + CHUNK - 1};
@@ -626,7 +625,7 @@ static void test_nothing_to_do(void **state)
     mrail_relay_destroy(NULL);
 }
 
-/* ---- refused flows ---- */
+/* ---- rejected flows ---- */
 
 static int begin_flow(uint32_t rank, uint32_t from, uint32_t relay_out,
                       uint32_t relay_in, uint32_t to, uint64_t offset,
@@ -824,8 +823,8 @@ static void test_relay_within_node(void **state)
     model_cleanup(&w);
 }
 
-/* A payload is in the memory of the rank that sends or receives it. Header and
- * payload are two messages. */
+/* A payload is in the sending or receiving rank's memory. Header and payload
+ * are two messages. */
 static void test_external_relays(void **state)
 {
     make_external(1, 4, 3, CHUNK + 5);
@@ -895,7 +894,7 @@ void *__wrap_realloc(void *old, size_t size)
     return fails() ? NULL : __real_realloc(old, size);
 }
 
-/* Each allocation fails once, which must have no effect. */
+/* Each allocation fails once, which must have no lasting effect. */
 static void test_no_memory(void **state)
 {
     mrail_relay_t *relay = NULL;
@@ -1107,8 +1106,8 @@ static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
     return 0;
 }
 
-/* Writes random bytes to a random place, except to the private memory of other
- * ranks. */
+/* Writes random bytes at a random position, except in the private memory of
+ * other ranks. */
 static void write_random(mrail_rng_t *rng)
 {
     const mrail_relay_t *relay = relay_of(0);

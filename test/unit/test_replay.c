@@ -156,7 +156,7 @@ static void test_last_credit_behind_an_arrival(void **state)
     assert_int_equal(mrail_am_lane_credits(&lane->am), 0);
 }
 
-/* Few buffers are set aside for messages without credit. Such a buffer must be
+/* Few buffers are reserved for messages without credit. Such a buffer must be
  * reposted immediately, because the next message without credit may come when
  * the peer has used all its credits. */
 static void test_buffer_without_credit_goes_back_at_once(void **state)
@@ -168,7 +168,7 @@ static void test_buffer_without_credit_goes_back_at_once(void **state)
     rail = peer_of(0)->lanes[0]->rail->index;
     message(0, 0, 0);
     mrail_iface_progress(ifaces[0]);
-    /* The buffer is waiting to be reposted together with others. */
+    /* The buffer waits to be reposted in a batch. */
     assert_int_equal(engine->num_repost[rail], 1);
     deliver_ack(0, 0, 8);
     mrail_iface_progress(ifaces[0]);
@@ -203,7 +203,7 @@ static void test_credit_blocked_on_smallest_window(void **state)
     assert_int_equal(second->am.sent, 4 - MRAIL_REPLAY_CREDITS);
     assert_true(second->am.blocked);
     assert_false(first->am.blocked);
-    /* With its next message, a lane reports only once that it was blocked. */
+    /* A lane reports only once, with its next message, that it was blocked. */
     acknowledge(1, 0, 20);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_false(second->am.blocked);

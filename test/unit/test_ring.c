@@ -95,7 +95,7 @@ static void test_fields(void **state)
     assert_int_equal(read_span(RECORDS, 0), 0);
 }
 
-/* A reader that keeps up must get every record once, in order. */
+/* A reader that keeps up must see every record once, in order. */
 static void test_keeps_up(void **state)
 {
     uint64_t next = 0;

@@ -46,7 +46,7 @@ static size_t used_bytes(const mrail_rail_t *rail)
     return used;
 }
 
-/* The first lane of a rail gets no more memory than it needs. */
+/* The first lane of a rail allocates no more memory than it needs. */
 static void test_first_block_is_small(void **state)
 {
     start(64);
@@ -126,7 +126,7 @@ static void test_memory_limit(void **state)
     assert_int_equal(rail->blocks->size,
                      MRAIL_MIN(before / 8, MRAIL_HUGE_PAGE));
     assert_int_equal(num_blocks(rail), blocks + 2);
-    /* The rest of the block is used, and then a new one. */
+    /* The rest of the block is used before a new one is allocated. */
     assert_int_equal(add((unsigned)(rail->blocks->size / engine->rx_stride)),
                      0);
     assert_int_equal(num_blocks(rail), blocks + 3);

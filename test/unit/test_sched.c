@@ -16,7 +16,7 @@
 #define MAX_LANES 8
 #define MAX_SEGS 512
 
-/* A model of lanes that serve chunks one after the other at a fixed rate. */
+/* A model of lanes that process chunks one after another at a fixed rate. */
 typedef struct {
     mrail_sched_lane_t lane[MAX_LANES];
     mrail_sched_lane_t *ptr[MAX_LANES];
@@ -253,8 +253,8 @@ static void test_rare_polls(void **state)
 }
 
 /* Splits an operation of `length` bytes on idle lanes with measured rates. Each
- * lane gets one chunk, with its size in part[]. Returns 0 if the operation is
- * split in any other way. */
+ * lane carries one chunk, with its size in part[]. Returns 0 if the operation
+ * is split in any other way. */
 static int cut(const double *rates, unsigned count, size_t length,
                int has_rules, size_t *part)
 {
@@ -289,8 +289,8 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
 }
 
 /* Random differences between measured rates must not change the equal split.
- * After larger differences, the split must change, and a faster lane gets its
- * part in several chunks. */
+ * After larger differences, the split must change, and a faster lane carries
+ * its part in several chunks. */
 static void test_equal_parts(void **state)
 {
     const double equal_rates[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
@@ -322,7 +322,8 @@ static void test_equal_parts(void **state)
 }
 
 /* With port rules, equal parts load all uplinks equally, even if rates differ
- * by chance. A lane with less than half the rate of another one has a fault. */
+ * by chance. A lane with less than half the rate of another lane has a
+ * fault. */
 static void test_equal_parts_with_rules(void **state)
 {
     const double noisy[] = {2.5e6, 4.1e6, 3.8e6, 4.4e6};
@@ -411,7 +412,7 @@ static void test_equal_loads_with_rules(void **state)
     }
 }
 
-/* A lane stops. The others must take all work that it has not started. */
+/* A lane stops. The other lanes must take all work that it has not started. */
 static void test_lagging_lane(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};

@@ -1,7 +1,7 @@
 /*
- * Tests src/relay/shm_pool.c: pools of all valid shapes, and the refusal of
- * invalid ones. Any other file in place of a pool must be refused, and nothing
- * may be left behind.
+ * Tests src/relay/shm_pool.c: pools of all valid shapes, and the rejection of
+ * invalid ones. Any other file with the name of a pool must be rejected, and
+ * nothing may be left behind.
  */
 #include "config.h"
 #include "relay/shm_pool.h"
@@ -35,7 +35,7 @@ static mrail_relay_shm_pool_t pool, other;
 static char name[MRAIL_RELAY_NAME_SIZE];
 static char path[128];
 
-/* A mode that no other process uses, which marks the pools of this test. */
+/* A file mode that no other process uses, which marks this test's pools. */
 #define MASK 0200
 
 static int count(void)
@@ -276,7 +276,7 @@ static void test_modes(void **state)
 static void test_other_user(void **state)
 {
     if (geteuid() != 0) {
-        print_message("only root can give a file away\n");
+        print_message("only root can change the owner of a file\n");
         skip();
     }
     create();
@@ -366,8 +366,7 @@ static void test_full(void **state)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* The pool is larger than any /dev/shm. It is refused at creation, not at the
- * first write. */
+/* The pool is larger than any /dev/shm. Creation fails, not the first write. */
 static void test_too_large(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -378,7 +377,7 @@ static void test_too_large(void **state)
 
     assert_int_equal(statvfs(MRAIL_RELAY_DIR, &fs), 0);
     if ((sizeof(size_t) < 8) || (fs.f_blocks == 0)) {
-        print_message("the pool would take all memory that there is\n");
+        print_message("the pool would use all free memory\n");
         skip();
     }
     assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -ENOSPC);

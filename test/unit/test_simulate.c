@@ -35,8 +35,8 @@ static mrail_fabric_t *fabric_of(const char *text)
     return fabric;
 }
 
-/* Makes a fabric of leaves and spines. Hosts are on leaves in blocks, and each
- * leaf has a link of 100 MB/s to each spine. */
+/* Makes a fabric of leaves and spines. Hosts are assigned to leaves in blocks,
+ * and each leaf has a 100 MB/s link to each spine. */
 static mrail_fabric_t *leaf_spine(unsigned leaves, unsigned spines,
                                   unsigned hosts)
 {
@@ -163,8 +163,8 @@ static void test_rack_local(void **state)
     mrail_fabric_destroy(fabric);
 }
 
-/* Two flows with the same source port take the same uplink, and each gets half
- * of its rate. */
+/* Two flows with the same source port take the same uplink, and share its rate
+ * equally. */
 static void test_stock_ports_collide(void **state)
 {
     mrail_fabric_t *fabric =
@@ -251,8 +251,8 @@ static void test_failed_uplink(void **state)
  * link of the segment, so it is as fast as spraying. With the rules of DNLB,
  * the spines hash the flows from the cores. The links to a leaf together have
  * twice the rate of the core links. An exchange is then as fast as spraying
- * unless one link gets more than half of the flows of its spine, and no
- * exchange may be much slower. */
+ * unless one link carries more than half of its spine's flows, and no exchange
+ * may be much slower. */
 static void test_parallel_links_below_cores(void **state)
 {
     mrail_fabric_t *fabric =
@@ -328,8 +328,9 @@ static void test_failed_downlink(void **state)
 }
 
 /* [Ethereal] 3.3: if an uplink fails, only its flows move, each to a random
- * good path. The exchange lasts at least as long as an equal load of the other
- * uplinks, and at most as long as if all flows had moved to one uplink. */
+ * good path. The exchange lasts at least as long as with an equal load on the
+ * other uplinks, and at most as long as if all flows had moved to one
+ * uplink. */
 static void test_ethereal_failed_uplink(void **state)
 {
     mrail_fabric_t *fabric = leaf_spine(2, 8, 16);

@@ -1,5 +1,6 @@
-/* Replacements of libc's open(), which pass on the mode only if the call may
- * create a file. dlsym() is wrapped and returns functions of this test. */
+/* Tests the replacements for libc's open(), which pass on the mode only if the
+ * call may create a file. dlsym() is wrapped and returns functions of this
+ * test. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -85,7 +86,7 @@ static mode_t mode_of(int flags)
 static void test_mode(void **state)
 {
     assert_int_equal(mode_of(O_RDWR | O_TMPFILE), 0640);
-    /* The path is a directory, so the call is refused. */
+    /* The path is a directory, so the call fails. */
     assert_int_equal(mode_of(O_RDWR | O_CREAT), 0640);
 }
 

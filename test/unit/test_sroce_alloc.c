@@ -1,5 +1,5 @@
-/* Tests that make every allocation of the core fail once. There must be no leak
- * and no partial object. */
+/* Makes every allocation of the core fail once. There must be no leak and no
+ * partial object. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include "softroce/core/sroce.h"
 
 /* The test is linked with --wrap, so that only calls from the core and from
- * this test come here. */
+ * this test are intercepted. */
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
@@ -62,8 +62,8 @@ static const sroce_dev_params_t params = {
     .ops = {no_cq_event, no_async_event, no_qp_active, NULL}};
 
 /* Returns 0 if all objects were created. Returns ENOMEM if one could not be
- * created. In that case, no part of it is left, and the others can be
- * destroyed. */
+ * created. In that case, no part of that object is left, and the other objects
+ * can be destroyed. */
 static int make_everything(void)
 {
     struct ibv_srq_attr sa = {.max_wr = 16, .max_sge = 1};

@@ -148,7 +148,7 @@ static void test_every_move(void **state)
                      EINVAL);
 }
 
-/* A refused transition must change nothing. */
+/* A rejected transition must change nothing. */
 static void test_invalid_values(void **state)
 {
     net_params_t p = {.num_qps = 1};
@@ -340,9 +340,9 @@ static void test_keys(void **state)
     net_cleanup(&w);
 }
 
-/* With a secret, no key may reveal another one. Otherwise, keys must behave as
- * they do without a secret: they work, their number grows, and they are reused
- * late. */
+/* With a secret, a key must not reveal any other key. Otherwise, keys must
+ * behave as they do without a secret: they work, their number grows, and they
+ * are reused late. */
 static void test_secret_keys(void **state)
 {
     sroce_dev_params_t dp = {.max_mtu = IBV_MTU_1024, .qpn_count = 4};

@@ -174,7 +174,7 @@ static void test_all_completed(void **state)
     assert_in_range(lane_of(busy)->idle_ns, TICK, 2 * TICK);
 }
 
-/* The send of a message has no completion, and a peer with nothing to send need
+/* The send of a message has no completion, and a peer with nothing to send may
  * not acknowledge it. Until the READ after the message completes, the lane
  * therefore counts neither as idle nor as stalled. */
 static void test_messages(void **state)
@@ -267,8 +267,8 @@ static void move_for(unsigned busy, unsigned ticks)
     }
 }
 
-/* A slow path gets more time after each suspicion. After some time without
- * stalls, it gets less time again. */
+/* A slow path is given more time after each suspicion. After some time without
+ * stalls, it is given less again. */
 static void test_suspicion_expires(void **state)
 {
     unsigned busy;
@@ -284,7 +284,7 @@ static void test_suspicion_expires(void **state)
     end();
 }
 
-/* Gives a lane so much work that it needs 100 ms at its measured rate. */
+/* Gives a lane 100 ms of work at its measured rate. */
 static unsigned begin_slow(void)
 {
     unsigned busy = begin_busy();
@@ -394,8 +394,8 @@ static void test_silent_peer(void **state)
     end();
 }
 
-/* When the peer replies again, the replies on all paths arrive together. Those
- * on another path may come first. */
+/* When the peer replies again, the replies on all paths arrive together. The
+ * replies on another path may come first. */
 static void test_answers_in_a_burst(void **state)
 {
     unsigned busy = begin_used();
@@ -410,8 +410,8 @@ static void test_answers_in_a_burst(void **state)
     end();
 }
 
-/* Both paths were silent, and the other one recovered after 200 ms. This path
- * must therefore get the same time. */
+/* Both paths were silent, and the other path recovered after 200 ms. This path
+ * must therefore be given the same time. */
 static void test_shared_silence(void **state)
 {
     unsigned busy = begin_used();
@@ -430,7 +430,8 @@ static void test_shared_silence(void **state)
     end();
 }
 
-/* The lane was never used, so its path may be congested and gets more time. */
+/* The lane was never used, so its path may be congested and is given more
+ * time. */
 static void test_new_path_is_silent(void **state)
 {
     unsigned busy = begin_busy();
@@ -457,8 +458,8 @@ static void test_one_path_is_silent(void **state)
 }
 
 /* Probes of the path are answered, but requests of this lane do not complete.
- * The other lane is idle, so it gets a READ for comparison, and that READ
- * completes. */
+ * The other lane is idle, so a READ is posted on it for comparison, and that
+ * READ completes. */
 static void test_stuck(void **state)
 {
     unsigned busy, ticks = 0;

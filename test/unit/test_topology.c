@@ -1,5 +1,5 @@
-/* Tests topologies with multi-rail ranks: numbers of rails, topology files,
- * and the decision whether a plan is worth its cost. */
+/* Tests topologies with multi-rail ranks: rail numbers, topology files, and the
+ * decision whether a plan is worth its cost. */
 #include "config.h"
 #include "mpi/coll/plan_cost.h"
 #include "mpi/coll/relay_quota.h"
@@ -43,7 +43,7 @@ typedef struct job {
     mca_coll_mrail_rail_rate_t rates[MAX_RANKS][UCT_MRAIL_MAX_RAILS];
     uint64_t bytes[MAX_RANKS][MAX_RANKS];
     unsigned plan_cost_level;         /* the level that all ranks announce */
-    mca_coll_mrail_records_t records; /* made from the fields above */
+    mca_coll_mrail_records_t records; /* built from the fields above */
 } job_t;
 
 /* Creates a job in which every rank reaches these rails, each of 100 MB/s. */
@@ -195,8 +195,8 @@ static void end(job_t *job)
     mca_coll_mrail_records_cleanup(&job->records);
 }
 
-/* Makes the schedules of all ranks, and returns the forecast, which is equal on
- * all of them. */
+/* Computes the schedules of all ranks, and returns the forecast, which is the
+ * same on all of them. */
 static const mca_coll_mrail_forecast_t *make(job_t *job)
 {
     for (unsigned i = 0; i < job->num_ranks; ++i) {
@@ -318,7 +318,7 @@ static void test_balanced_rails_need_no_plan(void **state)
 /* ---- forecast ---- */
 
 /* Two nodes with two ranks and two rails. On node 1, rail 1 has half the rate
- * of rail 0. A pair divides its bytes 2 : 1. */
+ * of rail 0. A pair splits its bytes 2 : 1. */
 static void test_forecast_without_a_plan(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -613,9 +613,9 @@ static void test_all_bytes_have_a_path(void **state)
 
 /* ---- budget ---- */
 
-/* Planning takes 1 ms for each demand, and a plan saves a third of a
- * millisecond. A plan is made once the exchanges of the same demands would have
- * saved as much. */
+/* Planning takes 1 ms per demand, and a plan saves a third of a millisecond. A
+ * plan is made once it would have saved its own cost over the repeated
+ * exchanges. */
 static void test_budget(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -653,7 +653,7 @@ static void test_budget(void **state)
     assert_true(forecast->is_planned && forecast->is_gain);
     assert_true(
         mca_coll_mrail_schedule_fit(job.schedules[0], records_of(&job)));
-    /* Other demands restart the count. */
+    /* Different demands restart the count. */
     set_demand(&job, 0, 4, 120000);
     for (unsigned i = 0; i < job.num_ranks; ++i) {
         assert_false(
@@ -670,7 +670,7 @@ static void test_budget(void **state)
     end(&job);
 }
 
-/* Single-rail ranks are planned for any gain, but not without a gain. */
+/* Single-rail ranks are planned for any gain, but not without one. */
 static void test_budget_of_single_rail_ranks(void **state)
 {
     job_t job;
@@ -714,7 +714,7 @@ static void test_levels_of_the_cost(void **state)
 #define GROUPS "leaf_group 2-3 1\n"
 
 /* Two leaf groups have two nodes each. The uplinks of rail 1 have a quarter of
- * the capacity of those of rail 0. The lanes do not know this. */
+ * the capacity of those of rail 0, which the lanes do not know. */
 static void test_uplinks(void **state)
 {
     const mca_coll_mrail_forecast_t *forecast;
@@ -743,7 +743,7 @@ static const uct_mrail_direct_lanes_t *lanes_of(void *arg, uint32_t rank)
     return &((job_t *)arg)->entries[rank].lanes;
 }
 
-/* Sums up the counters of all ranks for the uplinks of a rail. */
+/* Sums a rail's uplink counters over all ranks. */
 static void sum_uplinks(job_t *job, unsigned rail, uint64_t up[4],
                         uint64_t down[4])
 {
@@ -803,7 +803,7 @@ static void test_bytes_of_uplinks(void **state)
 }
 
 /* A rail has two lanes for each of four uplinks. An uplink with half the rate
- * of the others gets half of their bytes. */
+ * of the others carries half as many bytes. */
 static void test_slow_uplink(void **state)
 {
     const mca_coll_mrail_schedule_entry_t *entry;
@@ -862,7 +862,7 @@ static void test_expected_rates(void **state)
     end(&job);
 }
 
-/* Uplinks do not matter to a communicator within one leaf group. */
+/* Uplinks are irrelevant to a communicator within one leaf group. */
 static void test_uplinks_of_others(void **state)
 {
     job_t job;

@@ -5,11 +5,11 @@
 #
 # With rules, the uplinks of a leaf must also be balanced. The job measures the
 # same size twice: lanes connect during the first part, in which the first lanes
-# carry several megabytes more than the others. Only the second part must be
-# balanced. Four jobs on an idle machine had 1.00 to 1.14 times the mean load on
-# the busiest uplink of a leaf, because the devices send again what the emulated
-# machine drops. The loads on plain ECMP, 1.00 to 2.07 in the same jobs, are
-# only printed.
+# carry several megabytes more than the other lanes. Only the second part must
+# be balanced. Four jobs on an idle machine had 1.00 to 1.14 times the mean load
+# on the busiest uplink of a leaf, because the devices retransmit what the
+# emulated machine drops. The loads on plain ECMP, 1.00 to 2.07 in the same
+# jobs, are only printed.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -62,9 +62,9 @@ uplinks()
     done >"$log/$1"
 }
 
-# sent FROM TO: prints a line for each leaf, "LEAF BYTES BYTES BYTES BYTES BUSIEST":
-# what its uplinks sent between two readings. BUSIEST is the load of the busiest
-# uplink, in parts per thousand of the mean.
+# sent FROM TO: prints a line per leaf, "LEAF BYTES BYTES BYTES BYTES BUSIEST":
+# the bytes that its uplinks sent between two readings. BUSIEST is the load of
+# the busiest uplink, in parts per thousand of the mean.
 sent()
 {
     paste -d ' ' "$log/$1" "$log/$2" | awk '{
@@ -90,8 +90,8 @@ middle()
     uplinks "$1.middle"
 }
 
-# exchange NAME: runs the job, and leaves its bytes in $log/NAME.sent, and those of
-# its second part in $log/NAME.part2.
+# exchange NAME: runs the job, and writes its bytes to $log/NAME.sent, and those
+# of its second part to $log/NAME.part2.
 exchange()
 {
     uplinks "$1.before"
@@ -108,9 +108,9 @@ exchange()
     done <"$log/$1.part2"
 }
 
-# The counters of the uplinks include 14 more bytes for each packet, and ARP.
-# Packets may arrive between the two readings. A lane on a wrong uplink would
-# make a larger difference of at least one chunk.
+# The uplinks' counters include 14 more bytes per packet, and ARP. Packets may
+# arrive between the two readings. A lane on a wrong uplink would make a larger
+# difference of at least one chunk.
 by_rules()
 {
     # shellcheck disable=SC2016 # variables of awk
@@ -131,18 +131,18 @@ balanced()
 }
 
 result "the fabric's own rules are deleted" 'ip rule del failed' own_rules del
-result 'both leaves take the rules of mrail acl' \
+result 'both leaves accept the rules of mrail acl' \
     "$(last "$log/rules1.err")$(last "$log/rules2.err")" on_leaves rules
 exchange acl
 for l in 1 2; do
     ip netns exec leaf$l nft list table ip mrail_acl
 done >"$log/nft" 2>&1
-result 'each uplink carries the bytes of its rule, both ways' \
+result 'each uplink carries the bytes of its rule, in both directions' \
     "$(paste -sd ';' "$log/acl.sent")" by_rules
 result 'with rules, no uplink has 1.25 times the mean load' \
     "$(paste -sd ';' "$log/acl.part2")" balanced
 result 'both leaves accept their undo rules' \
     "$(last "$log/undo1.err")$(last "$log/undo2.err")" on_leaves undo --undo
 exchange ecmp
-result "the fabric's own rules are back" 'ip rule add failed' own_rules add
+result "the fabric's own rules are restored" 'ip rule add failed' own_rules add
 finish

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks failures: a queue pair in the error state, a host whose link is down,
-# and a spine that is down. A verbs program must get the events, and an MPI job
-# on the transport must continue.
+# and a spine that is down. A verbs program must receive the events, and an MPI
+# job on the transport must continue.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -13,10 +13,10 @@ set -u
 watcher=$!
 await 5 grep -q ready "$log/port"
 ip link set r2 down
-result 'link down: a port error event' "seen: $(paste -sd ';' "$log/port")" \
+result 'link down: a port error event' "events: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port error' "$log/port"
 ip link set r2 up
-result 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
+result 'link up: a port active event' "events: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port active' "$log/port"
 end $watcher
 
@@ -64,11 +64,11 @@ result 'a queue pair in error at one end: errors at both, within bounds' \
 both path 7003
 end $listener
 host_back 2
-result 'a host cut off: its requests end with an error' \
+result 'a host is cut off: its requests complete with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
-# A job is in the middle when hosts 1 and 2 have sent 1 MB and are still to send
-# at least as much again.
+# A job is in the middle when hosts 1 and 2 have sent 1 MB and must still send
+# at least as much.
 middle=1000000
 # Sets $sent to the bytes that hosts 1 and 2 have sent.
 sum_sent()
@@ -104,8 +104,8 @@ was_middle()
         [ $((sent - ${at:-sent})) -gt $middle ]
 }
 
-# A spine fails during a job. The other spines must take over its ports, and
-# all data must be right.
+# A spine fails during a job. The other spines must take over its ports, and all
+# data must be correct.
 fault spine-down "$vm/fabric.sh" spine 1 down &
 checked_job spine-down 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     "$build/mpi_exchange" --until "$log/spine-down.sent" --bytes 1000000
@@ -120,7 +120,7 @@ job requests-fail 60 2 -x ERRORS="$build/.libs/libtest-errors.so" \
     -x MRAIL_TEST_ERROR_STATUS=12,2,13 -x MRAIL_TEST_ERROR_AFTER=15 \
     -x UCX_MRAIL_LANES_PER_RAIL=1 -- \
     "$build/mpi_exchange" --seconds 3 --bytes 600000 || status=$?
-result 'requests fail during a job: all data is right' \
+result 'requests fail during a job: all data is correct' \
     "exit status $status: $(last "$log/requests-fail.out")" \
     [ $status = 0 -a "$(grep -c '^ok - ' "$log/requests-fail.out")" = 1 ]
 for cause in 'transport retry counter exceeded' 'local QP operation error' \
@@ -147,14 +147,14 @@ job rail-down 90 2 -- "$build/mpi_exchange" --until "$log/rail-down.sent" \
     --bytes 1000000 || status=$?
 was_middle rail-down
 host_back 2
-result 'a rail fails during a job: all data is right' \
+result 'a rail fails during a job: all data is correct' \
     "exit status $status: $(last "$log/rail-down.out")" \
     [ $status = 0 -a "$(grep -c '^ok - ' "$log/rail-down.out")" = 1 ]
 result 'its lanes were closed, and their work was replayed' \
     "$(last "$log/rail-down.out")" \
     grep -q '"lanes_failed": [1-9]' "$log/rail-down.stats"/*.json
 
-# Both rails of a process fail. The job ends soon, with a message.
+# Both rails of a process fail. The job must abort soon, with a message.
 # shellcheck disable=SC2317 # called by fault
 both_down()
 {
@@ -171,16 +171,16 @@ echo "exit status $status" >>"$log/rails-down.out"
 took=$(($(cut -d . -f 1 /proc/uptime) - began))
 host_back 1
 host_back 2
-result 'all rails fail during a job: it ends within 40 s' \
+result 'all rails fail during a job: the job aborts within 40 s' \
     "exit status $status after $took s" \
     [ $status != 0 -a $status != 124 -a $took -lt 40 ]
 cat "$log/rails-down.out" "$log/rails-down.err" \
     "$log/rails-down.stats"/*.err >"$log/rails-down.said"
-result 'a message says that the peer cannot be reached' \
+result 'a message reports that the peer cannot be reached' \
     "$(last "$log/rails-down.said")" \
     grep -qE 'peer [0-9a-f]+ (does not answer|cannot be reached) on any' \
     "$log/rails-down.said"
-result 'a message names the rails to the peer and says that the job ends' \
+result 'a message names the rails to the peer and reports that the job aborts' \
     "$(last "$log/rails-down.said")" \
     grep -qE \
     'permanently lost a peer.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job aborts' \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the transport under Open MPI on the kernel's devices, with two nodes of
+# Checks the transport under Open MPI on the kernel's devices, on two nodes with
 # two rails each. The programs check all data.
 set -u
 # shellcheck source=test/vm/lib.sh

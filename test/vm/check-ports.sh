@@ -58,14 +58,14 @@ result 'each rank has four lanes, one in each segment of the ports' \
         exit all != 8
     }' "$log/lanes"
 
-# Every packet to a lane must have the port of the lane. On each lane, there
-# must have been requests in one direction and answers in the other.
+# Every packet to a lane must have the lane's port. On each lane, there must
+# have been requests in one direction and responses in the other.
 awk '
     FNR == NR { port[$1 " " $2] = $3; next }
     $1 == "flow" && $11 == 0 {
         key = $3 " " $5
         if (!(key in port)) {
-            print "a packet of " $2 " to QP " $5 " of " $3 ", which is no lane"
+            print "a packet from " $2 " to QP " $5 " of " $3 ", which is no lane"
         } else if (port[key] != $4) {
             print "QP " $5 " of " $3 ": port " $4 ", computed " port[key]
         }
@@ -106,7 +106,7 @@ for leaf in 1 2; do
             print "        leaf " leaf ", kB by uplink:" line >"/dev/stderr"
         }' "$log/before$leaf" "$log/after$leaf" "$log/wire$leaf" \
         >"$log/wrong$leaf"
-    result "the uplinks of leaf $leaf carry their ports and nothing else" \
+    result "the uplinks of leaf $leaf carry only their ports" \
         "$(head -n 1 "$log/wrong$leaf")" [ ! -s "$log/wrong$leaf" ]
 done
 finish

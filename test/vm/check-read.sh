@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks that the kernel's device completes a READ with success only when all of
-# its bytes have arrived. No code under test takes part. The check is not among
-# the default ones, because it fails with a kernel that has the defect described
-# in docs/troubleshooting.md. Linux 6.1 fails in the last case, Linux 6.12 in all.
+# its bytes have arrived. No code from this tree is used. The check does not run
+# by default, because it fails with a kernel that has the defect described in
+# docs/troubleshooting.md. Linux 6.1 fails in the last case, Linux 6.12 in all.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -27,7 +27,7 @@ reads()
         "exit status $status: $(last "$log/$name.read")" [ $status = 0 ]
 }
 
-# Responses pass the queue of r3.
+# Responses pass through the queue of r3.
 queue()
 {
     tc qdisc replace dev r3 root netem "$@"
@@ -37,8 +37,8 @@ queue delay 0 loss 0.5%
 reads 'responses are lost' --sends --timeout 18
 queue delay 10ms 9ms
 reads 'responses are late and overtake each other' --sends
-# The queue refuses packets. rdma_rxe of 6.1 then tells the other end that it is
-# not ready to receive, in the middle of the READ.
+# The queue drops packets. rdma_rxe in Linux 6.1 then sends an RNR NAK in the
+# middle of the READ.
 queue delay 1ms limit 10
 reads 'the queue of the responses is full' --sends --timeout 18 --bytes 4096 \
     --depth 16

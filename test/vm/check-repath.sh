@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that a busy queue pair moves, through SQD, to other source ports and
-# thus to other uplinks. No message may be lost, and the ports must appear on
+# thus to other uplinks. All messages must arrive, and the ports must appear on
 # the wire.
 set -u
 # shellcheck source=test/vm/lib.sh
@@ -21,7 +21,7 @@ timeout 40 "$build/vm_repath" rxe1 127.0.0.1 7001 $ports >"$log/connect" 2>&1 ||
 wait $server || status=$?
 end $wire
 "$vm/fabric.sh" uplinks 1 >"$log/after"
-result 'a busy queue pair moves by SQD: each message arrives once, in order and whole' \
+result 'a busy queue pair moves through SQD: each message arrives once, in order and complete' \
     "$(last "$log/connect"); $(last "$log/listen")" [ $status = 0 ]
 
 seen()
@@ -30,10 +30,10 @@ seen()
         '$1 == "flow" && $2 == from && $column > 0 { print $4 }' "$log/wire" |
         paste -sd ' '
 }
-result 'the requests use the ports in turn' \
+result 'the requests use one port after another' \
     "on the wire: $(seen 10.10.1.2 7)" \
     [ "$(seen 10.10.1.2 7)" = "$ports" ]
-result 'the acknowledgements use the ports in turn' "on the wire: $(seen 10.10.2.2 9)" \
+result 'the acknowledgements use one port after another' "on the wire: $(seen 10.10.2.2 9)" \
     [ "$(seen 10.10.2.2 9)" = "$ports" ]
 paste -d ' ' "$log/before" "$log/after" | awk '{
         for (s = 1; s <= 4; ++s) if ($(s + 4) - $s < 1000000) exit 1

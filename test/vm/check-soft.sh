@@ -16,8 +16,8 @@ rule add pref 5 iif w0 lookup local
 neigh replace 10.99.1.1 dev w0 lladdr 02:00:00:00:09:01
 neigh replace 10.99.1.2 dev w0 lladdr 02:00:00:00:09:02
 END
-# Without this, a burst would be captured as one packet here. The sender's
-# stack splits it before the wire, as a NIC does.
+# Without this, a burst would be captured as one packet. The sender's stack
+# splits it before the wire, as a NIC does.
 ip -n soft -batch - <<'END'
 addr add 10.99.1.1/24 dev s0
 link set s0 up
@@ -26,8 +26,8 @@ neigh replace 10.99.1.2 dev s0 lladdr 02:00:00:00:09:02
 link set s0 gso_max_segs 1
 END
 rdma link add rxew type rxe netdev w0
-# rdma_rxe has up to 512 KB in flight, because it does not know the credit of
-# the software device. The socket must hold that much.
+# rdma_rxe has up to 512 KB in flight, because it does not know the software
+# device's credit. The socket buffer must hold that much.
 echo 4194304 >/proc/sys/net/core/rmem_max
 
 # soft COMMAND...: runs COMMAND on a software rail, with ICRC as set by $icrc.
@@ -92,7 +92,7 @@ ip -n soft link set s0 gso_max_segs 64
 # Sends messages in bursts. The first run tested small messages.
 data 'up to 16 MB' --rc --min 65535 --timeout 15
 
-note 'programs we did not write'
+note 'third-party programs'
 port=$((port + 1))
 if ends pingpong "timeout 30 ibv_rc_pingpong -d rxew -g 1 -p $port" \
     "await 10 listens $port && soft ibv_rc_pingpong -d soft0 -g 0 -p $port \
@@ -103,7 +103,7 @@ else
 fi
 for program in ib_write_bw ib_read_bw; do
     settings='-s 4096 -n 200'
-    # ib_read_bw mistakes the READ limit of the other end for its own.
+    # ib_read_bw mistakes the other end's READ limit for its own.
     [ $program != ib_read_bw ] || settings="$settings -o 8"
     port=$((port + 1))
     options="-F -p $port $settings"
@@ -138,8 +138,8 @@ data '1 % damaged' --rc --max 1048576 --timeout 15
 tc qdisc del dev w0 root
 tc -n soft qdisc del dev s0 root
 
-# Without ICRCs, the kernel must accept nothing. That proves that it checks
-# them.
+# Without ICRCs, the kernel must reject all packets, which proves that it checks
+# ICRCs.
 icrc=off
 port=$((port + 1))
 options='--rc --max 64 --timeout 14'

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Checks the baseline: Open MPI on stock UCX (rc_v) on the same devices. If this
-# test fails, the test environment is the cause, and not the transport.
+# test fails, the test environment is the cause, not the transport.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
 
 # rdma_rxe sets no network type in UD completions, so UCX must not read the
-# type. GID 0 of rdma_rxe is link-local, so another one is used. Receive queues
-# are short, because long ones take a long time to register here.
+# type. rdma_rxe's GID 0 is link-local, so the test uses another GID. Receive
+# queues are short, because registering long ones takes too long in the emulated
+# machine.
 status=0
 timeout 60 mpirun -np 2 --oversubscribe --mca btl ^openib --mca pml ucx \
     --mca pml_ucx_tls any --mca pml_ucx_devices any \

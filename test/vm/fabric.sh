@@ -15,8 +15,9 @@
 # emulation.
 #
 # Usage: fabric.sh plan FOLDER       writes the commands into the folder
-#        fabric.sh up FOLDER         sets up all, as planned
-#        fabric.sh spine S up|down   the links of S at both leaves; the others are up
+#        fabric.sh up FOLDER         sets up the fabric as planned
+#        fabric.sh spine S up|down   the links of S at both leaves; others are
+#                                    up
 #        fabric.sh uplinks LEAF      bytes sent by each uplink, in order
 set -eu
 mtu=4200 # IB MTU 4096 and its headers
@@ -55,7 +56,7 @@ host()
     in_ns host addr add "$addr/24" dev "r$1"
     in_ns host link set "r$1" up
     in_ns host neigh replace "10.10.$leaf.1" dev "r$1" lladdr "$leaf_mac"
-    # UCX and rdma_cm also ask for the hardware address of the host's own
+    # UCX and rdma_cm also look up the hardware address of the host's own
     # address.
     in_ns host neigh replace "$addr" dev "r$1" lladdr "$mac"
     in_ns host rule add pref 5 iif "r$1" lookup local

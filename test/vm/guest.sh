@@ -42,7 +42,7 @@ say "Linux $(uname -r)"
 if ! timeout 40 "$top/test/vm/fabric.sh" up /vm/fabric \
     >/vm/log/fabric 2>&1; then
     tail -n 5 /vm/log/fabric
-    echo "not ok - fabric: it cannot be set up"
+    echo "not ok - fabric: the set-up failed"
     off
 fi
 if [ "${shell:-no}" = yes ]; then
@@ -50,7 +50,7 @@ if [ "${shell:-no}" = yes ]; then
     setsid -c sh -i
     off
 fi
-# The checks come in the order of their dependencies. "read" is not among them,
+# The checks run in the order of their dependencies. "read" is not among them,
 # because rdma_rxe fails it.
 for check in ${checks:-perftest stock mpi ports acl repath events soft}; do
     say "$check"
@@ -58,12 +58,12 @@ for check in ${checks:-perftest stock mpi ports acl repath events soft}; do
     status=0
     timeout -k 5 200 "$top/test/vm/check-$check.sh" || status=$?
     [ $status -le 1 ] ||
-        echo "not ok - $check ends normally: exit status $status"
+        echo "not ok - $check exits normally: exit status $status"
     echo "        $check: $(($(cut -d . -f 1 /proc/uptime) - began)) s"
 done
 dmesg >/vm/log/dmesg
 if grep -E 'WARNING:.* rxe_completer' /vm/log/dmesg >/vm/log/early; then
-    echo "not ok - rdma_rxe completes no READ before its data is there" \
+    echo "not ok - rdma_rxe completes READs only after their data has arrived" \
         "(docs/troubleshooting.md): $(head -n 1 /vm/log/early)"
 elif grep -E 'BUG:|WARNING:|Oops|Call Trace' /vm/log/dmesg >/vm/log/oops; then
     echo "not ok - the kernel reports no error: $(head -n 1 /vm/log/oops)"

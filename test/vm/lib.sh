@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034
 # Sourced by the checks in the virtual machine. Extends test/lib.sh. Each check
-# leaves its logs in /vm/log, which is build/vm/share/log outside.
+# writes its logs to /vm/log, which is build/vm/share/log on the host.
 #
 # The environment provides top, build and stage (test/vm/guest.sh).
 
@@ -40,14 +40,14 @@ result()
     fi
 }
 
-# last FILE: prints the last line of FILE that holds a message, as the reason
+# last FILE: prints the last line of FILE that contains a message, as the reason
 # for a failure.
 last()
 {
     grep -v '^[[:space:]]*$' "$1" 2>/dev/null | tail -n 1 | cut -c 1-160
 }
 
-# listens_in NAMESPACE PORT: succeeds if a process of the namespace listens on
+# listens_in NAMESPACE PORT: succeeds if a process in the namespace listens on
 # the TCP port.
 listens_in()
 {
@@ -55,7 +55,7 @@ listens_in()
     ip netns exec "$1" grep -qE "$hex" /proc/net/tcp /proc/net/tcp6
 }
 
-# address_of HOST: prints the address of a host, as in fabric.sh.
+# address_of HOST: prints a host's address, as in fabric.sh.
 address_of()
 {
     echo "10.10.$((($1 + 1) / 2)).$((2 + ($1 + 1) % 2))"

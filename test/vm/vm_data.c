@@ -101,13 +101,13 @@ static void check(data_t *d, const uint8_t *buffer, uint32_t bytes,
     for (i = 0; i + WORD <= bytes; i += WORD) {
         memcpy(&have, buffer + i, WORD);
         if (have != word_at(seed, i)) {
-            wrong(d, "%u bytes: wrong at %u", bytes, i);
+            wrong(d, "%u bytes: the first wrong byte is %u", bytes, i);
             return;
         }
     }
     word = word_at(seed, i);
     if (memcmp(buffer + i, &word, bytes - i) != 0) {
-        wrong(d, "%u bytes: wrong at %u", bytes, i);
+        wrong(d, "%u bytes: the first wrong byte is %u", bytes, i);
     }
 }
 
@@ -122,7 +122,7 @@ static void check_target(data_t *d, uint32_t bytes, uint32_t seed)
     for (unsigned i = 0; i < GUARD; ++i) {
         if ((d->target[i] != GUARD_BYTE) ||
             (d->target[GUARD + bytes + i] != GUARD_BYTE)) {
-            wrong(d, "%u bytes: written outside of them", bytes);
+            wrong(d, "%u bytes: bytes outside the message have changed", bytes);
             return;
         }
     }
@@ -356,7 +356,7 @@ static void do_atomic(data_t *d, int active, uint32_t bytes, uint32_t seed)
     }
     vm_pair_step(&d->pair);
     if (!active && (memcmp(d->source, &value, 8) != 0)) {
-        wrong(d, "the word is not what the atomics make of it");
+        wrong(d, "the word does not have the result of the atomics");
     }
 }
 
@@ -422,7 +422,7 @@ static void do_datagram(data_t *d, int active, uint32_t bytes, uint32_t seed)
     check_grh(d, &wc);
     check(d, d->target + GUARD + GRH, bytes, seed);
     if (d->target[GUARD + GRH + bytes] != GUARD_BYTE) {
-        wrong(d, "%u bytes: written behind them", bytes);
+        wrong(d, "%u bytes: bytes after the datagram have changed", bytes);
     }
 }
 
@@ -458,7 +458,8 @@ static void result(data_t *d, const char *what, int from, double seconds)
     vm_pair_swap(&d->pair, d->why, theirs, sizeof(theirs));
     why = (d->why[0] != '\0') ? d->why : theirs;
     if (d->name != NULL) {
-        const char *to = (from == d->pair.second) ? "from here" : "to here";
+        const char *to = (from == d->pair.second) ? "sent by this end"
+                                                  : "received by this end";
 
         if (why[0] == '\0') {
             printf("ok - %s: %s, %s (%.1f s)\n", d->name, what, to, seconds);
@@ -509,7 +510,7 @@ static void check_rc(data_t *d)
                   sizeof(sizes) / sizeof(sizes[0]));
     }
     if (d->min == 0) { /* these tests have their own sizes */
-        each_size(d, "32 SENDs under way", do_run, once, 3);
+        each_size(d, "32 SENDs in flight", do_run, once, 3);
         each_size(d, "atomics", do_atomic, once, 1);
     }
 }
@@ -579,7 +580,7 @@ int main(int argc, char **argv)
                     argv[optind + 2]);
     d.area = MAX_BYTES + 4096;
     if (posix_memalign((void **)&d.source, 4096, 2 * d.area) != 0) {
-        vm_die("no memory");
+        vm_die("out of memory");
     }
     d.target = d.source + d.area;
     d.mr = ibv_reg_mr(d.pair.pd, d.source, 2 * d.area,

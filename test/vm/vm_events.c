@@ -90,7 +90,8 @@ static void expect_flushed(vm_pair_t *pair, struct ibv_qp *qp, unsigned rest)
                    rest - i, rest);
         }
         if (wc.status != IBV_WC_WR_FLUSH_ERR) {
-            vm_die("behind the failed one: %s", ibv_wc_status_str(wc.status));
+            vm_die("a request behind the failed one: %s",
+                   ibv_wc_status_str(wc.status));
         }
     }
     if (state_of(qp) != IBV_QPS_ERR) {
@@ -106,7 +107,7 @@ static void qp_listens(vm_pair_t *pair, struct ibv_qp *qp)
     vm_cq_wait_success(pair, &wc); /* exactly one message */
     vm_pair_step(pair);            /* the acknowledgement has now arrived */
     if (ibv_modify_qp(qp, &attr, IBV_QP_STATE) != 0) {
-        vm_die("RTS to ERR is refused");
+        vm_die("RTS to ERR failed");
     }
     expect_flushed(pair, qp, DEPTH - 1);
     vm_pair_step(pair);

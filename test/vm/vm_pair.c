@@ -137,12 +137,12 @@ void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size)
     ssize_t n;
 
     if (send(pair->sock, mine, size, MSG_NOSIGNAL) != (ssize_t)size) {
-        vm_die("the other end is gone");
+        vm_die("the other end has exited");
     }
     while (got < size) {
         n = recv(pair->sock, (char *)theirs + got, size - got, 0);
         if (n <= 0) {
-            vm_die("the other end %s", (n == 0) ? "has left" : "is silent");
+            vm_die("the other end %s", (n == 0) ? "has exited" : "is silent");
         }
         got += (size_t)n;
     }

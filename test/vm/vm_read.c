@@ -1,13 +1,13 @@
 /*
- * Checks that a READ that completes with success has brought all bytes, also
- * when packets are lost, delayed or reordered. Only libibverbs and the kernel
- * take part.
+ * Checks that a READ that completes successfully has transferred all bytes,
+ * even if packets are lost, delayed or reordered. Only libibverbs and the
+ * kernel are involved.
  *
  * usage: vm_read DEVICE listen|HOST PORT [--seconds N] [--bytes N] [--depth N]
  *                [--timeout N] [--sends]
  *
  * The end that connects reads from the memory of the end that listens. When its
- * queue pair fails, both ends set up another one. Both ends must be given the
+ * queue pair fails, both ends set up a new one. Both ends must be given the
  * same options.
  *
  *   --seconds  how long READs are posted (10)
@@ -16,10 +16,10 @@
  *   --timeout  exponent of the local ACK timeout; 12 is 17 ms (12)
  *   --sends    a SEND follows each READ
  *
- * Prints the number of READs, of those that completed with success but without
- * all bytes, and of the queue pairs that failed. A queue pair whose first error
- * is a flush has skipped an error: no request of it failed before. Exit status:
- * 0 all bytes arrived, 1 error, 2 bytes were missing.
+ * Prints the numbers of READs, of READs that succeeded without all bytes, and
+ * of failed queue pairs. A queue pair whose first error is a flush has skipped
+ * an error: no request of it failed before. Exit status: 0 all bytes arrived, 1
+ * error, 2 bytes were missing.
  */
 #include "config.h"
 #include "vm_pair.h"
@@ -34,7 +34,7 @@
 
 #define MAX_DEPTH 16
 #define AREA (4u << 20) /* memory that is read */
-#define PAGE 4096       /* the least distance of two READs' memory */
+#define PAGE 4096       /* minimum distance between two READs' memory */
 #define MESSAGE 6000    /* bytes of a SEND: two packets */
 #define RECEIVES 64     /* posted by the end that listens */
 #define ID_SEND 100     /* wr_id of a SEND; that of a READ is its slot */
@@ -124,7 +124,7 @@ static void check(reader_t *r, unsigned slot)
         }
     }
     ++r->wrong;
-    printf("READ %u, a success: %u of %u bytes wrong (%u unwritten), first at "
+    printf("READ %u succeeded: %u of %u bytes wrong (%u unwritten), first at "
            "%u\n",
            r->reads, wrong, r->bytes, poison, first);
     fflush(stdout);
@@ -199,8 +199,9 @@ static void read_all(reader_t *r)
     }
 }
 
-/* Keeps the receives posted until the other end speaks. A message of one byte
- * asks for another queue pair, and the end of the connection ends this end. */
+/* Keeps the receives posted until the other end speaks. A one-byte message
+ * requests another queue pair, and the end of the connection ends this
+ * process. */
 static void serve(reader_t *r)
 {
     struct pollfd fd = {r->pair.sock, POLLIN, 0};
@@ -251,7 +252,7 @@ static void take_options(reader_t *r, int argc, char **argv)
             r->sends = 1;
             break;
         default:
-            vm_die("unknown option; see the head of vm_read.c");
+            vm_die("unknown option; see the top of vm_read.c");
         }
     }
     if ((argc - optind != 3) || (r->bytes == 0) || (r->bytes > AREA) ||

@@ -1,14 +1,14 @@
 /*
  * Moves a connected queue pair to other UDP source ports while it is busy: RTS
  * to SQD, a new address vector in SQD, and SQD to RTS. The receiver checks that
- * every message is there, once, in order and unchanged.
+ * every message arrives once, in order and unchanged.
  *
  * usage: vm_repath DEVICE listen|HOST PORT SPORT SPORT...
  *
- * Both ends get the same source ports, 0xC001 to 0xFFFF. The end that connects
- * sends. It moves its queue pair while some of the messages are in flight. The
- * other end also moves its queue pair, so that acknowledgements use the same
- * port.
+ * Both ends must be given the same source ports, 0xC001 to 0xFFFF. The end that
+ * connects sends. It moves its queue pair while some of the messages are in
+ * flight. The other end also moves its queue pair, so that acknowledgements use
+ * the same port.
  */
 #include "config.h"
 #include "vm_pair.h"
@@ -51,7 +51,7 @@ static void check(const uint8_t *message, uint32_t number)
 
     memcpy(&got, message, 4);
     if (got != number) {
-        vm_die("message %u came instead of %u", got, number);
+        vm_die("message %u arrived instead of %u", got, number);
     }
     fill(want, number);
     if (memcmp(message, want, BYTES) != 0) {
@@ -81,15 +81,15 @@ static void move(repath_t *r, const char *port)
     }
     if ((poll(&fd, 1, 10000) != 1) ||
         (ibv_get_async_event(r->pair.ctx, &event) != 0)) {
-        vm_die("no event within 10 s that the send queue has drained");
+        vm_die("no SQ_DRAINED event within 10 s");
     }
     if (event.event_type != IBV_EVENT_SQ_DRAINED) {
         vm_die("event: %s", ibv_event_type_str(event.event_type));
     }
     ibv_ack_async_event(&event);
     vm_ah_fill(&r->pair, &r->theirs.gid, label_of(port), &attr.ah_attr);
-    /* IBV_QP_STATE is left out, because rdma_rxe of 6.12 treats it as another
-     * drain. */
+    /* IBV_QP_STATE is omitted, because rdma_rxe in Linux 6.12 treats it as
+     * another drain request. */
     ret = ibv_modify_qp(r->qp, &attr, IBV_QP_AV);
     if (ret != 0) {
         vm_die("a new path in SQD: %s", strerror(ret));
@@ -166,9 +166,9 @@ static void await_sent(repath_t *r, uint32_t *done, uint32_t until)
     }
 }
 
-/* The last messages of a port are prepared and then posted at once, so that the
- * queue is full when the drain starts. If its last acknowledgement arrives at
- * that moment, rdma_rxe may raise no event. */
+/* The last messages of a port are prepared and then posted in one batch, so
+ * that the queue is full when the drain starts. If its last acknowledgement
+ * arrives at that moment, rdma_rxe may raise no event. */
 static void transmit(repath_t *r)
 {
     uint32_t all = r->num_ports * PER_PORT, done = 0, end;

@@ -1,6 +1,6 @@
 /*
  * Captures RoCEv2 packets on interfaces. At the end, it lists the flows with
- * source, destination, UDP source port, destination QP, and numbers of packets.
+ * source, destination, UDP source port, destination QP, and packet counts.
  *
  * usage: vm_wire [--icrc] INTERFACE...
  *

@@ -43,7 +43,7 @@ typedef enum state {
     STATE_EXPECTED, /* receiver: waiting for the offer */
     STATE_READY,    /* the READ is not posted yet */
     STATE_READING,
-    STATE_COPYING,  /* the copy engine copies from the memory of the sender */
+    STATE_COPYING,  /* the copy engine copies from the sender's memory */
     STATE_ANSWERED, /* the answer is in flight */
 } state_t;
 

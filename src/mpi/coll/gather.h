@@ -9,7 +9,7 @@
  *
  * A gather collects one block from every rank. The blocks may differ in size if
  * all ranks know all sizes. The reduction computes the bitwise AND of two words
- * from every rank, in messages of 16 bytes for any number of ranks.
+ * from every rank, in 16-byte messages for any number of ranks.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H

@@ -205,7 +205,7 @@ struct mca_coll_mrail_module {
     mca_coll_mrail_schedule_t *schedule;
     mrail_plans_comm_t *plans; /* where forecasts are exported; NULL if they are
                                 * not exported */
-    int has_no_place;          /* 1 if all places were in use */
+    int has_no_place;          /* 1 if all slots of the file were in use */
     /* last agreement records of all ranks, and those that are arriving */
     mca_coll_mrail_records_t records, incoming;
     mca_coll_mrail_agreement_t agreement; /* summary of `records` */
@@ -242,7 +242,7 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 /* Fills in the entry of this process, which the modex distributes. */
 void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry);
 
-/* Logs one line about this communicator, at rank 0 only. */
+/* Logs one line about this communicator, on rank 0 only. */
 void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
                         const char *why);
 /* In verbose mode, logs once the reason why calls on the communicator are not
@@ -447,7 +447,7 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module);
 
 /* Rank 0 exports the forecast of a new schedule to the telemetry files. */
 void mca_coll_mrail_export(mca_coll_mrail_module_t *module);
-/* The communicator is freed: others may use its place in the file. */
+/* Frees the slot of this communicator in the file. */
 void mca_coll_mrail_export_free(const mca_coll_mrail_module_t *module);
 void mca_coll_mrail_export_close(void);
 

@@ -294,8 +294,8 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
     struct ompi_communicator_t *comm = op->module->comm;
 
     fprintf(stderr,
-            "mrail: coll: %s: a planned exchange has failed at rank %d (%s); "
-            "the job aborts\n",
+            "mrail: coll: %s: a planned exchange has failed on rank %d (%s); "
+            "aborting the job\n",
             comm->c_name, ompi_comm_rank(comm), strerror(-ret));
     PMPI_Abort(comm, 1);
 }

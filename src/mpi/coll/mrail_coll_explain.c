@@ -20,8 +20,8 @@ static void print_links(const mca_coll_mrail_module_t *module)
         link.bytes = schedule->forecast.is_planned ? link.bytes : 0;
         if (link.bytes > 0 || before > 0) {
             fprintf(stderr,
-                    "mrail: coll: %s: %s: %.3f MB by the plan, %.3f MB without "
-                    "it, at %.1f MB/s\n",
+                    "mrail: coll: %s: %s: %.3f MB with the plan, %.3f MB "
+                    "without, capacity %.1f MB/s\n",
                     module->comm->c_name,
                     mrail_link_name(link.kind, link.a, link.b, name),
                     link.bytes / 1e6, before / 1e6, link.capacity / 1e6);

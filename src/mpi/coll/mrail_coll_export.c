@@ -28,8 +28,8 @@ static void open_file(void)
     }
 }
 
-/* Finds a place for the communicator of the module, if there is one. Another
- * communicator may be freed later. */
+/* Allocates a slot for the module's communicator, if one is free. Otherwise, a
+ * later call may succeed, after another communicator has been freed. */
 static void find_place(mca_coll_mrail_module_t *module)
 {
     pthread_mutex_lock(&file_lock);

@@ -412,8 +412,8 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
         /* If this rank returned an error, Open MPI would use another component
          * on this rank only, and the other ranks would wait indefinitely. */
         fprintf(stderr,
-                "mrail: coll: out of memory for a communicator at rank %d; "
-                "the job aborts\n",
+                "mrail: coll: rank %d ran out of memory while setting up a "
+                "communicator; aborting the job\n",
                 ompi_comm_rank(comm));
         PMPI_Abort(MPI_COMM_WORLD, 1);
         return NULL;

@@ -59,8 +59,8 @@ void mca_coll_mrail_pools_cleanup(mca_coll_mrail_module_t *module)
 
 /* ---- decision ---- */
 
-/* Makes all ranks plan again without GPUs. All ranks reach this decision,
- * because they know the same results. */
+/* Makes all ranks replan without GPUs. All ranks reach this decision, because
+ * they know the same results. */
 static mca_coll_mrail_step_t refuse_devices(mca_coll_mrail_op_t *op,
                                             const char *why)
 {
@@ -165,8 +165,8 @@ static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
 
 /* Fills in the handle of this rank's memory. If the allocation fails, the
  * handle is invalid, and import() fails on all ranks of the node. No rank still
- * uses the old memory: each rank had ended its part in all exchanges before it
- * agreed on the new schedule. */
+ * uses the old memory, because each rank completed its part of all exchanges
+ * before it agreed on the new schedule. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -216,7 +216,8 @@ static int need_net(mca_coll_mrail_module_t *module,
     return mca_coll_mrail_net_create(module, &pool->shape, &slots, &pool->net);
 }
 
-/* Copy engines copy if the driver refuses the kernel that the user wants. */
+/* Reports if copy engines copy because the driver rejects the kernel that the
+ * user selected. */
 static void check_kernel(const mca_coll_mrail_module_t *module,
                          const mca_coll_mrail_pool_t *pool)
 {
@@ -224,7 +225,7 @@ static void check_kernel(const mca_coll_mrail_module_t *module,
         mca_coll_mrail_settings.verbose > 0 &&
         !mrail_cuda_relay_kernel_is_used(pool->memory)) {
         mca_coll_mrail_log(module, "copy engines copy",
-                           "the driver refuses the relay kernel, or mrail was "
+                           "the driver rejects the relay kernel, or mrail was "
                            "built without nvcc");
     }
 }

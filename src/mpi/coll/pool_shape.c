@@ -8,7 +8,7 @@
 #define PAGE 4096u
 #define MAX_BUFFERS 512u
 
-/* Fits the relay chunks of `shape` into the memory of a rank. The largest node
+/* Fits the relay chunks of `shape` into a rank's memory. The largest node
  * determines the result, because it has the most rings. Returns 1 if they
  * fit. */
 static int fit_chunk(const mca_coll_mrail_topology_t *topology,

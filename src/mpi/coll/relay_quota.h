@@ -16,7 +16,7 @@ typedef struct mca_coll_mrail_relay_quota {
     uint64_t bytes[UCT_MRAIL_MAX_RAILS];
 } mca_coll_mrail_relay_quota_t;
 
-/* Sizes in bytes of a chunk without its header, and of the part of the header
+/* Size in bytes of a chunk without its header, and of the part of the header
  * that a READ carries. */
 typedef struct mca_coll_mrail_relay_sizes {
     size_t chunk, header;

@@ -329,8 +329,8 @@ static void clear_entries(mca_coll_mrail_schedule_t *schedule)
     schedule->relayed = 0;
 }
 
-/* Schedules all demands as direct messages. The transport divides them over the
- * rails of the receiver. */
+/* Schedules all demands as direct messages. The transport splits them across
+ * the receiver's rails. */
 static int make_direct(mca_coll_mrail_schedule_t *schedule)
 {
     int ret;

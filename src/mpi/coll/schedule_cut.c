@@ -37,8 +37,8 @@ static int add_flow(mca_coll_mrail_schedule_t *schedule,
     return 0;
 }
 
-/* Returns 1 if the record of the sender has the flag `out`, or the record of
- * the receiver has the flag `in`. */
+/* Returns 1 if the sender's record has the flag `out`, or the receiver's record
+ * has the flag `in`. */
 static int has_flag(const mca_coll_mrail_schedule_t *schedule,
                     const mrail_plan_demand_t *demand, unsigned out,
                     unsigned in)

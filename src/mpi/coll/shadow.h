@@ -1,6 +1,6 @@
 /*
  * A shadow is host memory that replaces a buffer in device memory for one call.
- * The addresses of the shadow are those of the buffer plus a constant, so
+ * An address in the shadow is the buffer's address plus a constant, so
  * counts, displacements and datatypes are valid for both. Any code that moves
  * host memory can therefore perform the call, transparently to other ranks.
  *
@@ -33,7 +33,7 @@ typedef struct mca_coll_mrail_shadow {
     int has_gaps;  /* 1 if some datatype has gaps */
     int is_filled; /* 1 if the shadow replaces the buffer */
     mca_coll_mrail_block_t block;
-    ptrdiff_t shift; /* address of the shadow, minus that of the buffer */
+    ptrdiff_t shift; /* address of the shadow minus address of the buffer */
 } mca_coll_mrail_shadow_t;
 
 typedef struct mca_coll_mrail_shadows {

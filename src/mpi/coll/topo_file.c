@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum relative difference between the rate of a port in the file and its
+/* Maximum relative difference between a port's rate in the file and its
  * actual rate, because nominal and actual port rates differ slightly. */
 #define RATE_TOLERANCE 0.1
 

@@ -3,9 +3,9 @@
  * mrail-topology(5). It states facts that a process cannot determine: leaf
  * groups, uplinks, and limits of ranks on rails. Rank w of the file is rank w
  * of MPI_COMM_WORLD, on the node that the file names for it. The rails that the
- * file lists for the rank correspond to those of its process in the order of
- * subnets. GPU links matter for messages between device memory. This code does
- * not use MPI.
+ * file lists for the rank correspond to the rails of its process in the order
+ * of subnets. GPU links matter for messages between device memory. This code
+ * does not use MPI.
  */
 #ifndef MRAIL_MPI_COLL_TOPO_FILE_H
 #define MRAIL_MPI_COLL_TOPO_FILE_H

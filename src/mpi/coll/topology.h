@@ -39,7 +39,7 @@ typedef struct mca_coll_mrail_rank_entry {
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* ascending */
     uint64_t address_length;            /* 0 if RDMA READs are not available */
     uint8_t address[UCT_MRAIL_DIRECT_ADDRESS_MAX]; /* see mrail_direct.h */
-    /* bytes per second of the port of each rail; 0 if unknown */
+    /* bytes per second of each rail's port; 0 if unknown */
     uint64_t rates[UCT_MRAIL_MAX_RAILS];
     uct_mrail_direct_lanes_t lanes;
     uint64_t has_gpu;   /* 1 if the process has loaded a GPU driver */

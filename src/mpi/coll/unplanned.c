@@ -272,7 +272,7 @@ static void add_end(mca_coll_mrail_unplanned_t *model, uint32_t rank,
     }
 }
 
-/* Divides bytes over the rails of one end, in proportion to these rates. */
+/* Splits bytes across the rails of one end, in proportion to these rates. */
 static void divide(mca_coll_mrail_unplanned_t *model, uint32_t rank, int is_out,
                    int is_far, const double *rates, double bytes)
 {

@@ -5,7 +5,7 @@
  * Within a node, bytes in device memory take the direct link between the two
  * GPUs. All other bytes take shared memory or, on emulated nodes, the rails.
  *
- * In the model, each pair of ranks divides its bytes over its common rails in
+ * In the model, each pair of ranks splits its bytes across its common rails in
  * proportion to their rates. The rate of a rail is the lower of the sender's
  * send rate and the receiver's receive rate. The lanes of the transport behave
  * in this way, because each lane takes the next chunk as soon as its window

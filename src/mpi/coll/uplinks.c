@@ -38,7 +38,7 @@ static double weight_of(const uct_mrail_direct_lanes_t *lanes, unsigned place,
                                             : count;
 }
 
-/* Divides bytes over the uplinks of a sender's lanes, and adds them to `row`,
+/* Splits bytes across the uplinks of a sender's lanes, and adds them to `row`,
  * the sums by uplink. */
 static void add_lanes(unsigned long long *row,
                       const uct_mrail_direct_lanes_t *lanes, unsigned place,

@@ -1,7 +1,7 @@
 /*
  * Communicators with a CUDA stream, and the operations in the stream:
  *
- *   stream.c         calls of the user; one op for each
+ *   stream.c         user calls; one op for each
  *   stream_comm.c    data attached to a communicator
  *   stream_error.c   error codes and their messages
  *   stream_op.c      MPI calls and copies of an op, which the thread makes

@@ -269,7 +269,7 @@ unsigned mrail_lane_event(mrail_lane_t *lane, mrail_lane_event_t event,
 mrail_am_pool_t mrail_lane_pool(const mrail_engine_t *engine,
                                 mrail_rail_t *rail) MRAIL_CTL;
 
-/* Adds receive buffers for `count` more messages of the peer. Returns 0 or
+/* Adds receive buffers for `count` more messages from the peer. Returns 0 or
  * -errno. */
 int mrail_lane_add_buffers(mrail_lane_t *lane, unsigned count) MRAIL_CTL;
 

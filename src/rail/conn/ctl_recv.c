@@ -35,9 +35,10 @@ static MRAIL_CTL void mrail_ctl_on_probe(mrail_peer_t *peer,
 {
     unsigned slot = msg->path.slot;
 
-    /* A probe of a path is answered over the same path. A liveness check names
-     * no path, and the path of a slot may use other rails than the message. The
-     * reply then uses the rails of the message, which are known to work. */
+    /* The reply to a path probe takes the same path. A liveness check names no
+     * path, and the path of a slot may use rails other than those of the
+     * message. The reply then uses the message's rails, which are known to
+     * work. */
     if ((slot < peer->slot_limit) && (peer->paths[slot].sport != 0) &&
         (slot % peer->num_pairs == peer->reply_way)) {
         mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
@@ -164,7 +165,7 @@ static MRAIL_CTL void mrail_ctl_note_request(mrail_peer_t *peer,
 static const struct {
     mrail_ctl_handler_t handler;
     int is_request; /* repeated until it is answered */
-    int any_peer;   /* also accepted if the rails of the peer are unknown */
+    int any_peer;   /* also accepted if the peer's rails are unknown */
     int lane_body;  /* the slot must be in range; LANE_REQ checks that itself */
 } ctl_handlers[MRAIL_CTL_LAST] = {
     [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 1, 0},

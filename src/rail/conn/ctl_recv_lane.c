@@ -44,7 +44,7 @@ err:
 
 /* Returns 1 for a late repeat of a request that was already handled. This end
  * must refuse the repeat. If the request was refused, the peer does not expect
- * a lane. If its lane has ended, the peer would not know about a new lane. */
+ * a lane. If its lane is gone, the peer would not know about a new lane. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {

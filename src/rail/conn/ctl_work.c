@@ -146,7 +146,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
     char address[INET6_ADDRSTRLEN];
 
     if (mrail_peer_has_failed(peer)) {
-        return; /* all lanes of the peer are ending */
+        return; /* all lanes to the peer are ending */
     }
     if (!MRAIL_FAILOVER) {
         mrail_peer_error(peer, cause);

@@ -206,8 +206,8 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     return 0;
 }
 
-/* Handles a lane that can never come up. The peer does without the lane, or
- * fails if it is a first lane. */
+/* Handles a lane that can never come up. The peer continues without the lane,
+ * or fails if it is a first lane. */
 static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                                         const char *why)
 {
@@ -223,7 +223,7 @@ static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                     (unsigned long long)peer->id, why);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
     } else {
-        mrail_debug("peer %016llx does without lane %u: %s",
+        mrail_debug("peer %016llx: continuing without lane %u: %s",
                     (unsigned long long)peer->id, slot, why);
     }
 }
@@ -343,7 +343,7 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     if ((ret == -EDQUOT) && peer->based) {
         mrail_ctl_no_room(peer, slot);
     } else if (ret != 0) {
-        mrail_ctl_refused(peer, slot, "this process cannot provide a QP");
+        mrail_ctl_refused(peer, slot, "could not create a QP");
     }
     return MRAIL_NS_NEVER;
 }

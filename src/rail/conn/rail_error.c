@@ -151,7 +151,7 @@ static MRAIL_CTL void mrail_rail_notify_lane(mrail_lane_t *lane,
     mrail_peer_t *peer = lane->peer;
 
     if (lane->rail->fatal) {
-        mrail_failover_request(lane, "its device is lost");
+        mrail_failover_request(lane, "its device was lost");
     } else if (mrail_lane_is(lane, MRAIL_LANE_CONNECTED) &&
                mrail_rail_has_other(peer)) {
         peer->paths[lane->slot].num_probes = 0; /* ignore answers to earlier
@@ -229,7 +229,7 @@ static MRAIL_CTL void mrail_rail_check(mrail_engine_t *engine,
         mrail_rail_sample(rail, now_ns);
     } else if ((rail->num_retired >= MRAIL_RAIL_OUTAGE) &&
                (now_ns >= rail->sample_ns + MRAIL_RAIL_SAMPLE_TIME)) {
-        mrail_rail_begin_outage(rail, "no probe is answered");
+        mrail_rail_begin_outage(rail, "no probe was answered");
     }
 }
 

@@ -8,7 +8,7 @@
  *   needs no completion of its own, because the next condition covers it.
  * - On every lane that has written since the previous flush or fence, a READ
  *   has completed. It follows the writes on the same QP and flushes them.
- * - The software of the peer has acknowledged the active messages.
+ * - The peer's software has acknowledged the active messages.
  *
  * A fence requires the first two conditions, and holds back all posts until
  * they are met. Messages on the only lane with work are an exception, because

@@ -50,7 +50,7 @@ typedef struct mrail_am_lane {
     uint8_t blocked;    /* a message had to wait for credits */
     uint8_t return_due; /* the peer has requested the idle credits */
 
-    /* messages of the peer */
+    /* messages from the peer */
     uint16_t granted;    /* total that the peer may send */
     uint16_t received;   /* total that the peer has sent; at most granted */
     uint16_t advertised; /* value of granted in the last message to the peer */
@@ -87,7 +87,7 @@ static inline unsigned mrail_am_lane_credits(const mrail_am_lane_t *am)
     return (uint16_t)(am->limit - am->sent);
 }
 
-/* Applies the limit from a message of the peer. Older messages do not lower
+/* Applies the limit from a message from the peer. Older messages do not lower
  * it. */
 static inline void mrail_am_lane_limit(mrail_am_lane_t *am, uint16_t limit)
 {
@@ -103,7 +103,7 @@ static inline uint16_t mrail_am_lane_advertise(mrail_am_lane_t *am)
     return am->granted;
 }
 
-/* Counts a message of the peer. Returns 0 if the peer had no credit for it. */
+/* Counts a message from the peer. Returns 0 if the peer had no credit left. */
 static inline int mrail_am_lane_receive(mrail_am_lane_t *am, uint32_t length)
 {
     if (MRAIL_UNLIKELY(am->received == am->granted)) {

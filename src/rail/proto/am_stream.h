@@ -35,7 +35,7 @@ typedef struct mrail_am_msg {
     uint16_t number; /* lane->sent before this message */
 } mrail_am_msg_t;
 
-/* A message of the peer. */
+/* A message from the peer. */
 typedef struct mrail_am_arrival {
     mrail_list_t list; /* entry in stream->hold, by seq */
     uint32_t seq;      /* valid in that list */
@@ -53,7 +53,7 @@ typedef struct mrail_am_stream {
     uint32_t ack_wanted;      /* a flush waits until tx_acked reaches this */
     int ack_requested;        /* an ACK_REQ is unanswered */
 
-    /* messages of the peer */
+    /* messages from the peer */
     int ack_due;          /* the peer's ACK_REQ is unanswered */
     uint32_t ack_due_seq; /* the answer is due when all messages before this
                            * have arrived */

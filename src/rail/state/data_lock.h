@@ -7,7 +7,7 @@
  * lock.
  *
  * The control thread may borrow the lock in the same way for work that cannot
- * wait until the next call of the user.
+ * wait until the next user call.
  *
  * This is biased locking with an asymmetric fence. The biased thread's store to
  * `busy` must not be reordered with its load of `shared`. The creating thread,

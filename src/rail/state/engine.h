@@ -76,7 +76,7 @@ typedef enum mrail_armed {
     MRAIL_ARMED_NOT, /* the iface does not sleep */
     MRAIL_ARMED_OWN, /* the iface's own events wake it */
     MRAIL_ARMED_ANY  /* its own events wake it, and events after which it may
-                      * send again */
+                      * resume sending */
 } mrail_armed_t;
 
 struct mrail_iface {
@@ -275,7 +275,7 @@ mrail_iface_leave(mrail_iface_t *iface)
     }
 }
 
-/* Take and release the control lock. Threads of the user must use
+/* Take and release the control lock. User threads must use
  * mrail_ctl_lock() instead. */
 static inline MRAIL_TAKES_CTL MRAIL_UNCHECKED void
 mrail_ctl_take(mrail_engine_t *engine)
@@ -289,7 +289,7 @@ mrail_ctl_unlock(mrail_engine_t *engine)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Takes the control lock on a thread of the user. The control thread yields the
+/* Takes the control lock on a user thread. The control thread yields the
  * lock between two messages (mrail_control_let_in()). */
 static inline MRAIL_TAKES_CTL void mrail_ctl_lock(mrail_engine_t *engine)
 {

@@ -18,7 +18,7 @@
 #include "rail/proto/pairing.h"
 #include "rail/state/mem.h"
 
-/* Visits the lanes of the peer, as `_lane`. `break` acts like `continue`. */
+/* Visits the peer's lanes, as `_lane`. `break` acts like `continue`. */
 #define mrail_for_each_lane(_lane, _peer)                                      \
     for (unsigned _i = 0; _i < (_peer)->slot_limit; ++_i)                      \
         for (mrail_lane_t *_lane = mrail_peer_lane(_peer, _i); _lane != NULL;  \
@@ -97,7 +97,7 @@ typedef struct mrail_path {
 
 #define MRAIL_BOOTS (1 + MRAIL_ADDR_MORE_IPV4) /* rails in an address */
 
-/* A rail of the peer, as named in its address. */
+/* A peer's rail, as named in its address. */
 typedef struct mrail_boot {
     mrail_wire_boot_t to;
     uint64_t subnet;

@@ -181,7 +181,7 @@ const char *mrail_discovery_nic_index(const mrail_config_t *config,
     return NULL;
 }
 
-/* Returns the rate of a port in bits per second. Source: ibv_query_port(3). */
+/* Returns a port's rate in bits per second. Source: ibv_query_port(3). */
 static uint64_t mrail_port_rate(const struct ibv_port_attr *port)
 {
     static const unsigned mbps[UINT8_MAX + 1] = {

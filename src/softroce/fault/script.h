@@ -87,7 +87,7 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
 void sroce_fault_script_destroy(sroce_fault_script_t *script);
 
 /* Checks that the script's nodes, rails and GPUs exist. num_rails and num_gpus
- * are those of a node. Returns 0, or -EINVAL and a message. */
+ * are per node. Returns 0, or -EINVAL and a message. */
 int sroce_fault_script_check(const sroce_fault_script_t *script,
                              unsigned num_nodes, unsigned num_rails,
                              unsigned num_gpus, char *why, size_t size);

@@ -39,7 +39,7 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
 /* Copies the packets. Returns NULL if memory runs out. */
 sroce_host_batch_t *sroce_egress_batch_create(const sroce_egress_load_t *load);
 /* Sends the batch if credit for all of it is available. Returns 0 if the caller
- * must try again later. The caller keeps the batch in either case. */
+ * must retry later. The caller keeps ownership of the batch in either case. */
 int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch,
                             mrail_ns_t now_ns);
 /* Sends the packets in the delay line that are due. */

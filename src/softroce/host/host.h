@@ -210,7 +210,7 @@ struct sroce_host_ctx {
     uint64_t poll_epoch; /* number of polls */
 
     /* Read by the control thread. */
-    _Atomic uint64_t app_calls; /* polls and posts of the application */
+    _Atomic uint64_t app_calls; /* polls and posts by the application */
     uint64_t seen_calls;        /* last value seen */
     /* Written with ctx->lock held; the control thread reads them without it. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
@@ -379,8 +379,8 @@ mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- progress.c ---- */
-/* Receives, serves the timers and transmits. ctx->lock is held. Returns the
- * number of batches received. */
+/* Receives packets, runs expired timers, and transmits. ctx->lock is held.
+ * Returns the number of socket messages received. */
 unsigned sroce_progress(sroce_host_ctx_t *ctx);
 int sroce_control_start(void); /* proc->lock is held; later calls do nothing */
 void sroce_control_wake(void);

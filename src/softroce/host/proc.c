@@ -93,7 +93,7 @@ static void sroce_host_init(void)
      * that it did not request. */
     sroce_host.enabled = 1;
     if (sroce_session_name_check(name) != 0) {
-        sroce_host_warn("MRAIL_SOFT is not the name of a session");
+        sroce_host_warn("MRAIL_SOFT does not name a session");
         return;
     }
     ret = sroce_session_open(name, &sroce_host.session);

@@ -210,7 +210,7 @@ void sroce_session_path(const char *name, const char *suffix, char *path,
 size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
 
 /* Descriptors that keep the session's file locked and its addresses reserved.
- * The kernel closes both when the process ends. */
+ * The kernel closes both when the process exits. */
 typedef struct sroce_session_hold {
     int file_fd; /* exclusive lock on the session's file */
     int base_fd; /* socket, or lock on a list, that reserves the addresses */

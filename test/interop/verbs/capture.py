@@ -248,7 +248,7 @@ def check(expected, seen):
     with open(seen, encoding='ascii') as file:
         got = [parse(line) for line in file]
     if not got:
-        sys.exit('not ok - capture: no packet was seen')
+        sys.exit('not ok - capture: no packet was captured')
     counts = {}
     for g in got:
         counts[g['opcode']] = counts.get(g['opcode'], 0) + 1

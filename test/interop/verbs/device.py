@@ -53,7 +53,7 @@ def a_device_can_be_opened_twice():
 
 @test
 def limits_are_real():
-    """Each reported limit can be reached, and one more is refused."""
+    """Each reported limit can be reached, and one more is rejected."""
     with End() as end:
         attr = end.ctx.query_device()
         for name in ('max_qp', 'max_qp_wr', 'max_sge', 'max_cq', 'max_cqe',
@@ -134,7 +134,7 @@ def fails(func, *args):
         func(*args)
     except PyverbsRDMAError:
         return
-    raise AssertionError(f'{func.__name__}{args} was not refused')
+    raise AssertionError(f'{func.__name__}{args} was not rejected')
 
 
 @test

@@ -501,7 +501,7 @@ def the_peers_receives_are_flushed_after_its_error():
         pair.ends(pair.b.rcq, [(70 + i, FLUSH) for i in range(3)])
 
 
-# ---- Refused when posted ----
+# ---- Rejected when posted ----
 
 def cannot_post(qp, wr, why=errno.EINVAL):
     refused(why, qp.post_send, wr)

@@ -55,7 +55,7 @@ ATTRS = [1 << bit for bit in range(1, 21)]  # CUR_STATE .. DEST_QPN
 
 
 class Mover:
-    """A queue pair that can be brought into any state, again and again."""
+    """A queue pair that can be moved to any state repeatedly."""
 
     def __init__(self, qp_type):
         self.type = qp_type
@@ -112,7 +112,7 @@ def matrix(qp_type, moves, states):
 def must_be_refused(mover, old, new, mask):
     before = mover.state()
     refused(errno.EINVAL, mover.modify, new, mask)
-    check('state after a refusal', NAMES[mover.state()], NAMES[before])
+    check('state after a rejected transition', NAMES[mover.state()], NAMES[before])
 
 
 def one_move(mover, moves, old, new):

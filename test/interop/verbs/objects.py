@@ -74,7 +74,7 @@ def keys_differ_and_do_not_come_back_soon():
         seen = set()
         for _ in range(1000):
             mr = MR(end.pd, 64, ALL)
-            assert mr.rkey not in seen, f'key {mr.rkey:#x} was given before'
+            assert mr.rkey not in seen, f'key {mr.rkey:#x} was used before'
             seen.add(mr.rkey)
             mr.close()
 
@@ -87,14 +87,14 @@ def rereg_is_refused_and_changes_nothing():
         except PyverbsError:
             pass
         else:
-            raise AssertionError('rereg was not refused')
+            raise AssertionError('rereg was not rejected')
         pair.a.qp.post_send(rdma_wr(pair.a, pair.b, e.IBV_WR_RDMA_WRITE))
         pair.ends(pair.a.scq, [(1, OK)])
 
 
 @test
 def dereg_while_a_read_is_answered():
-    """The READ returns the data or is refused; no other outcome is allowed."""
+    """The READ returns the data or is rejected; no other outcome is allowed."""
     with Pair(size=1 << 20) as pair:
         for _ in range(20):
             mr = MR(pair.b.pd, 1 << 20, ALL)
@@ -109,7 +109,7 @@ def dereg_while_a_read_is_answered():
             assert status in (OK, e.IBV_WC_REM_ACCESS_ERR), status
             if status != OK:
                 return
-        raise AssertionError('no READ was refused')
+        raise AssertionError('no READ was rejected')
 
 
 # ---- Address handles ----
@@ -156,7 +156,7 @@ def resizing_keeps_what_waits():
                                         wr_id=i))
         # Polling the other queues drives both ends, and leaves these
         # completions in place. The time is several ACK timeouts long, so a lost
-        # packet makes no difference.
+        # packet has no effect.
         end = time.monotonic() + 0.5
         while time.monotonic() < end:
             pair.b.scq.poll(1)

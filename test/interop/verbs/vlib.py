@@ -66,7 +66,7 @@ def refused(want, func, *args, **kwargs):
         assert got in want, (f'{problem}: {errno.errorcode.get(got, got)}, '
                              f'not {names}')
         return
-    raise AssertionError(f'{func.__name__}{args} was not refused')
+    raise AssertionError(f'{func.__name__}{args} was not rejected')
 
 
 def status_name(status):
@@ -164,7 +164,7 @@ def move(qp, state, mask, gid=None, dest_qpn=0, **kwargs):
 
 
 def up(qp, qp_type, gid, dest_qpn, to=e.IBV_QPS_RTS, **kwargs):
-    """Takes a queue pair from RESET to INIT, RTR or RTS."""
+    """Moves a queue pair from RESET to INIT, RTR or RTS."""
     steps = ((e.IBV_QPS_INIT, INIT), (e.IBV_QPS_RTR, RTR),
              (e.IBV_QPS_RTS, RTS))
     for state, masks in steps:

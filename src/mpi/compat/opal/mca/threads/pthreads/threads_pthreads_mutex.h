@@ -14,8 +14,8 @@
 typedef pthread_mutex_t opal_thread_internal_mutex_t;
 typedef pthread_cond_t opal_thread_internal_cond_t;
 
-/* Used only for the mutexes of threads that wait for requests, which are not
- * recursive. */
+/* Used only for wait_sync mutexes, which are never recursive, so `is_recursive`
+ * is ignored. */
 static inline int
 opal_thread_internal_mutex_init(opal_thread_internal_mutex_t *mutex,
                                 int is_recursive)
