@@ -25,6 +25,7 @@ EXTRA_DIST += \
     contrib/bench_tools/lab_simulated.py \
     contrib/bench_tools/message_areas.py \
     contrib/bench_tools/multirail_area.py \
+    contrib/bench_tools/operators_area.py \
     contrib/bench_tools/orchestrator_area.py \
     contrib/bench_tools/osu_area.py \
     contrib/bench_tools/scale_area.py \
@@ -34,6 +35,7 @@ EXTRA_DIST += \
     contrib/bench_tools/pages/failover.md.in \
     contrib/bench_tools/pages/gpu.md.in \
     contrib/bench_tools/pages/multirail.md.in \
+    contrib/bench_tools/pages/operators.md.in \
     contrib/bench_tools/pages/orchestrator.md.in \
     contrib/bench_tools/pages/osu.md.in \
     contrib/bench_tools/pages/scale.md.in \

@@ -41,7 +41,7 @@ GPU_LOG_COMPILER = $(SHELL) $(top_srcdir)/test/gpu/on-gpus.sh
 EXTRA_DIST += test/lib.sh test/program.sh test/sanitized.sh \
     test/slurm/slurm.sh test/prometheus/prometheus.sh \
     test/prometheus/queries.py test/prometheus/alerts_test.yml \
-    test/browser/report.sh test/browser/report_dom.py
+    test/browser/lib.sh test/browser/report.sh test/browser/report_dom.py
 
 # Tests of an installation. MRAIL_TEST_LIMIT_S is the time limit of one script.
 # INSTALLED_TESTS=test/mpi/p2p.sh on the command line runs a single script.

@@ -6,13 +6,13 @@ import signal
 import sys
 
 from . import against, exchange_areas, gpu_area, message_areas, multirail_area
-from . import orchestrator_area, osu_area, other_areas, path_areas, paths_picture, record
-from . import runner, scale_area, window_picture
+from . import operators_area, orchestrator_area, osu_area, other_areas, path_areas
+from . import paths_picture, record, runner, scale_area, window_picture
 
 AREAS = {area.name: area for module in (message_areas, exchange_areas, osu_area,
                                         other_areas, path_areas, scale_area,
                                         orchestrator_area, multirail_area,
-                                        gpu_area)
+                                        gpu_area, operators_area)
          for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # Areas that run programs from the build directory instead of the installed
@@ -38,9 +38,10 @@ are unequal), gpu (half an hour: exchanges and an MoE layer between device
 memories of software GPUs), osu (a quarter of an hour: MPI operations by size, and
 instructions per message), paths (20 to 60 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
-memory and time by the number of peers, and 128 live ranks), readme (two
-minutes: the data of README.md's figure). These times apply to five runs on two
-idle processors. The remaining time is shown during the run.
+memory and time by the number of peers, and 128 live ranks), operators (two
+hours: cost of telemetry and its tools, answers of mrail diagnose to planted
+faults), readme (two minutes: the data of README.md's figure). These times apply
+to five runs on two idle processors. The remaining time is shown during the run.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
@@ -54,7 +55,8 @@ ratios, and [LOW, HIGH] its 95 % interval.
 
   --runs N             runs of each figure
   --with-ucx-src=DIR   a source tree of UCX, as for contrib/setup
-  --quick              osu: fewer sizes (five minutes)
+  --quick              osu: fewer sizes (five minutes); scale: fewer peers;
+                       operators: fewer planted faults (a quarter of an hour)
   --against COMMIT     builds COMMIT in build/against and compares this tree with
                        it, instead of with the baselines. The ratio is now over
                        then. N is 9 by default, at least 6. Areas: p2p, alltoallv

@@ -34,13 +34,14 @@ def can_count():
     return bool(shutil.which('valgrind') and shutil.which('ucx_perftest'))
 
 
-def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
+def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES, settings=()):
     """Counts the instructions per message, and adds the samples NAME.outside
     and NAME.all.
 
     One process sends to itself, so that no waiting is counted. numbers: the
     number of messages in each of two runs. The result is the difference in
-    instructions divided by the difference in messages.
+    instructions divided by the difference in messages. settings: further
+    variables of the process.
     """
     used = bench.installation
     # A session outlives its processes by a short time, and rejects processes of
@@ -56,7 +57,7 @@ def count_messages(bench, name, at, tls, size=8, numbers=MESSAGES):
              '-l', '-f', '-t', 'tag_bw', '-s', str(size), '-w', '1000', '-n',
              str(number)],
             limit_s=300, env={'UCX_TLS': tls, 'UCX_NET_DEVICES': 'all',
-                              **SETTINGS.get(tls, {})})
+                              **SETTINGS.get(tls, {}), **dict(settings)})
     texts = [bench.text(f'cg.{number}-01') for number in numbers]
     add(bench, name, at,
         samples.instructions(texts, DEVICE, numbers[1] - numbers[0]))
@@ -81,6 +82,13 @@ def count_calls(bench, name, at, options):
 def message_job(bench, name, tls):
     return Job(name, lambda at: count_messages(bench, name, at, tls),
                 is_baseline=tls != 'mrail')
+
+
+def settings_job(bench, name, settings):
+    """Returns a job like that of message_job(), but with variables for the
+    process."""
+    return Job(name, lambda at: count_messages(bench, name, at, 'mrail',
+                                                settings=settings))
 
 
 def size_job(bench, name, tls, size):

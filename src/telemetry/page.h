@@ -92,7 +92,7 @@ typedef struct mrail_page {
     uint32_t num_counters;
     uint32_t num_lanes;  /* number of lanes in this page */
     uint32_t more_lanes; /* number of lanes that do not fit in the page */
-    uint32_t reserved;
+    uint32_t uplinks;    /* of a leaf with port rules, or 0 without rules */
     uint64_t num_events; /* total number; event n is at n % MRAIL_PAGE_EVENTS */
     char job[48];        /* name of the job, or "" */
     char program[64];

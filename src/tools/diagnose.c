@@ -99,9 +99,9 @@ static const mrail_command_t command = {
     .about =
         "Reports the causes of delays in the jobs of this user on this\n"
         "machine: a rank that has exited, is stopped, or makes its MPI\n"
-        "calls in another order; a rail or a path; too few cores; or a rank\n"
-        "that computes while other ranks wait. Shows the evidence and, for\n"
-        "each rank:\n"
+        "calls in another order; a rail, an uplink or a path; too few\n"
+        "cores; or a rank that computes while other ranks wait. Shows the\n"
+        "evidence and, for each rank:\n"
         "\n"
         "  STATE    state of its process (ps)     RUNS, WAITS  share of time in which\n"
         "  CALLS    collectives entered           it had a core, or waited for one;\n"

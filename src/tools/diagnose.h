@@ -1,10 +1,11 @@
 /*
- * mrail diagnose: finds the rank, rail or path that delays a job.
+ * mrail diagnose: finds the rank, rail, uplink or path that delays a job.
  *
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc
- * diagnose_rails.c   the part of it that concerns rails and paths
+ *   diagnose_rails.c   the part of it that concerns rails and paths
  *   diagnose_check.c   from a snapshot to findings: processes, rails, paths
+ *   diagnose_uplinks.c the same for uplinks
  *   diagnose_calls.c   the same for MPI calls, with diagnose_hang.c and
  *                      diagnose_late.c
  *   diagnose_show.c    findings as text and as JSON
@@ -21,15 +22,27 @@
 
 /* ---- snapshot ---- */
 
-/* Recent traffic of a rail. */
+/* Recent chunks that were completed. */
+typedef struct diagnose_traffic {
+    uint64_t bytes;
+    uint64_t busy_ns; /* time in which at least one chunk was outstanding */
+    uint64_t chunks;
+} diagnose_traffic_t;
+
 typedef struct diagnose_rail {
     char name[48];    /* such as "mlx5_0:1" */
     uint64_t nominal; /* bytes per second of the port, or 0 if unknown */
-    uint64_t bytes;   /* bytes of completed chunks */
-    uint64_t busy_ns; /* time in which at least one chunk was outstanding */
-    uint64_t chunks;
+    diagnose_traffic_t traffic;
     int is_down; /* the last event of the port was an error */
 } diagnose_rail_t;
+
+typedef struct diagnose_lane {
+    uint64_t peer;
+    uint16_t slot; /* number among the lanes to the peer */
+    uint16_t rail; /* index */
+    int uplink;    /* number of the uplink of its leaf; -1: no port rules */
+    diagnose_traffic_t traffic;
+} diagnose_lane_t;
 
 /* A path that is retired. */
 typedef struct diagnose_path {
@@ -58,6 +71,8 @@ typedef struct diagnose_rank {
     uint64_t id; /* peer id of this process, or 0 if unknown */
     diagnose_rail_t rails[MRAIL_PAGE_RAILS];
     unsigned num_rails;
+    diagnose_lane_t lanes[MRAIL_PAGE_LANES];
+    unsigned num_lanes;
     diagnose_path_t paths[DIAGNOSE_PATHS];
     unsigned num_paths;
 } diagnose_rank_t;
@@ -83,6 +98,7 @@ typedef enum diagnose_cause {
     DIAGNOSE_MISMATCH,
     DIAGNOSE_RAIL_DOWN,
     DIAGNOSE_PATH,
+    DIAGNOSE_UPLINK_SLOW,
     DIAGNOSE_RAIL_SLOW,
     DIAGNOSE_CORES,
     DIAGNOSE_COMPUTE,
@@ -91,7 +107,7 @@ typedef enum diagnose_cause {
 
 typedef struct diagnose_cause_text {
     const char *name;    /* name in JSON */
-    const char *culprit; /* "compute", "rank", "rail" or "path" */
+    const char *culprit; /* "compute", "rank", "rail", "path" or "uplink" */
     const char *text;    /* completes "rank 3 ..." or "rail mlx5_0:1 ..." */
 } diagnose_cause_text_t;
 
@@ -126,6 +142,22 @@ void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
                   const char *subject, const char *format, ...)
     MRAIL_PRINTF(5, 6);
 
+/* Findings about uplinks. Returns 0 or -ENOMEM. */
+int diagnose_check_uplinks(const diagnose_snapshot_t *snapshot,
+                           diagnose_report_t *report);
+
+/* Writes "rank 3", or "peer ID" if no rank of the snapshot has this id. */
+void diagnose_peer_name(const diagnose_snapshot_t *snapshot, uint64_t id,
+                        char *text, size_t size);
+
+/* Returns the bytes per second while chunks were outstanding. */
+static inline double diagnose_rate(const diagnose_traffic_t *traffic)
+{
+    return (traffic->busy_ns == 0)
+               ? 0
+               : (double)traffic->bytes * 1e9 / (double)traffic->busy_ns;
+}
+
 /* Findings about MPI calls. Returns 0 or -ENOMEM. */
 int diagnose_check_calls(const diagnose_snapshot_t *snapshot,
                          diagnose_report_t *report);
@@ -159,7 +191,12 @@ typedef struct diagnose_gaps {
 } diagnose_gaps_t;
 diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm);
 
-/* Fills in the rails and paths of a rank from its page, which is the file
+/* Adds records of the trace ring to the traffic of a rank's rails and lanes.
+ * Only the chunks of the last seconds count. Sorts the records. Pure. */
+void diagnose_add_records(diagnose_rank_t *rank, mrail_ring_record_t *records,
+                          unsigned count);
+
+/* Fills in the rails, lanes and paths of a rank from its page, which is the file
  * `path`. Exits with a message if memory runs out. */
 void diagnose_fill_rails(const char *command, const char *path,
                          const mrail_page_t *page, diagnose_rank_t *rank);

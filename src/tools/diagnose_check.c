@@ -28,6 +28,7 @@ const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES] = {
                            "makes its calls in another order"},
     [DIAGNOSE_RAIL_DOWN] = {"rail-down", "rail", "is down"},
     [DIAGNOSE_PATH] = {"path", "path", "loses packets on a path"},
+    [DIAGNOSE_UPLINK_SLOW] = {"uplink-slow", "uplink", "is slow"},
     [DIAGNOSE_RAIL_SLOW] = {"rail-slow", "rail", "is slow"},
     [DIAGNOSE_CORES] = {"cores", "compute", "waits for a core"},
     [DIAGNOSE_COMPUTE] = {"compute", "compute", "keeps other ranks waiting"},
@@ -174,24 +175,18 @@ static void check_cores(const diagnose_snapshot_t *snapshot,
 
 /* ---- rails and paths ---- */
 
-static double rate_of(const diagnose_rail_t *rail)
-{
-    return (rail->busy_ns == 0)
-               ? 0
-               : (double)rail->bytes * 1e9 / (double)rail->busy_ns;
-}
-
 static int is_measured(const diagnose_rail_t *rail)
 {
-    return (rail->bytes >= MIN_BYTES) && (rail->chunks >= MIN_CHUNKS) &&
-           (rail->busy_ns >= MIN_BUSY_NS);
+    return (rail->traffic.bytes >= MIN_BYTES) &&
+           (rail->traffic.chunks >= MIN_CHUNKS) &&
+           (rail->traffic.busy_ns >= MIN_BUSY_NS);
 }
 
 /* Returns the rate as a fraction of the port's rate, so that rails with
  * different ports can be compared. */
 static double speed_of(const diagnose_rail_t *rail)
 {
-    return rate_of(rail) / (double)MRAIL_MAX(rail->nominal, 1u);
+    return diagnose_rate(&rail->traffic) / (double)MRAIL_MAX(rail->nominal, 1u);
 }
 
 /* Returns the median speed of the other rails of a rank, or 0. */
@@ -234,7 +229,7 @@ static void rail_vote(rail_votes_t *votes, const diagnose_rank_t *rank,
     votes->down += rail->is_down;
     if ((is_slow || rail->is_down) && (votes->first == NULL)) {
         votes->first = rank;
-        votes->rate = rate_of(rail);
+        votes->rate = diagnose_rate(&rail->traffic);
         votes->speed_of_others = others;
         votes->nominal = MRAIL_MAX(rail->nominal, 1u);
     }
@@ -257,6 +252,21 @@ static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
     return votes;
 }
 
+/* Returns 1 if an uplink of the rail is slow, which delays the rail. */
+static int has_slow_uplink(const diagnose_report_t *report, const char *rail)
+{
+    for (unsigned i = 0; i < report->num_findings; ++i) {
+        const diagnose_finding_t *finding = &report->findings[i];
+        const char *of = strstr(finding->subject, " of rail ");
+
+        if ((finding->cause == DIAGNOSE_UPLINK_SLOW) && (of != NULL) &&
+            (strcmp(of + strlen(" of rail "), rail) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
                        diagnose_report_t *report)
 {
@@ -270,7 +280,8 @@ static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
             "its port is down at %u rank%s, first at rank %d; the other rails "
             "carry its traffic",
             votes.down, (votes.down == 1) ? "" : "s", votes.first->rank);
-    } else if ((votes.slow > 0) && (2 * votes.slow >= votes.measured)) {
+    } else if ((votes.slow > 0) && (2 * votes.slow >= votes.measured) &&
+               !has_slow_uplink(report, name)) {
         diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
                      "at rank %d it carried %.1f MB/s while work was "
                      "outstanding, where the speed of the other rails would "
@@ -300,6 +311,18 @@ static const diagnose_rank_t *peer_of(const diagnose_snapshot_t *snapshot,
         }
     }
     return NULL;
+}
+
+void diagnose_peer_name(const diagnose_snapshot_t *snapshot, uint64_t id,
+                        char *text, size_t size)
+{
+    const diagnose_rank_t *peer = peer_of(snapshot, id);
+
+    if (peer != NULL) {
+        snprintf(text, size, "rank %d", peer->rank);
+    } else {
+        snprintf(text, size, "peer %016llx", (unsigned long long)id);
+    }
 }
 
 /* Returns 1 if the retired path has another cause: its peer cannot answer, or a
@@ -333,12 +356,7 @@ static void check_path(const diagnose_snapshot_t *snapshot,
     } else {
         snprintf(subject, sizeof(subject), "path %u", path->slot);
     }
-    if (peer != NULL) {
-        snprintf(other, sizeof(other), "rank %d", peer->rank);
-    } else {
-        snprintf(other, sizeof(other), "peer %016llx",
-                 (unsigned long long)path->peer);
-    }
+    diagnose_peer_name(snapshot, path->peer, other, sizeof(other));
     diagnose_add(report, DIAGNOSE_PATH, rank->rank, subject,
                  "path %u from rank %d to %s has carried nothing for %.1f s "
                  "(%s), although the port is up",
@@ -353,6 +371,10 @@ int diagnose_check(const diagnose_snapshot_t *snapshot,
 
     memset(report, 0, sizeof(*report));
     check_processes(snapshot, report);
+    ret = diagnose_check_uplinks(snapshot, report);
+    if (ret != 0) {
+        return ret;
+    }
     check_rails(snapshot, report);
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         for (unsigned k = 0; k < snapshot->ranks[i].num_paths; ++k) {

@@ -1,10 +1,11 @@
 /*
- * Rails and paths of a process, from its telemetry page and its trace ring.
+ * Rails, lanes and paths of a process, from its telemetry page and its trace ring.
  */
 #include "config.h"
 #include "tools/diagnose.h"
 
 #include "base/grow.h"
+#include "orchestrator/ports.h"
 #include "telemetry/follow.h"
 #include "tools/tool.h"
 
@@ -79,13 +80,39 @@ static uint64_t rates_from(const mrail_ring_record_t *records, unsigned count,
                : last_ns - MRAIL_MIN(last_ns, RATE_NS);
 }
 
-/* Adds up bytes and the union of the times in which chunks were outstanding. */
-static void fill_rates(const char *command, const char *path,
-                       diagnose_rank_t *rank)
+/* Adds a chunk to a sum. The chunks come in the order of their post times.
+ * *until_p is the time until which earlier ones were outstanding. */
+static void add_chunk(diagnose_traffic_t *traffic,
+                      const mrail_ring_record_t *record, uint64_t *until_p)
 {
-    uint64_t busy_until[MRAIL_PAGE_RAILS] = {0};
-    mrail_ring_record_t *records;
-    unsigned count = read_records(command, path, &records);
+    uint64_t from_ns = MRAIL_MAX(record->post_ns, *until_p);
+
+    traffic->busy_ns +=
+        (record->done_ns > from_ns) ? record->done_ns - from_ns : 0;
+    traffic->bytes += record->length;
+    ++traffic->chunks;
+    *until_p = MRAIL_MAX(*until_p, record->done_ns);
+}
+
+/* Returns the index of a record's lane, or num_lanes. */
+static unsigned lane_of(const diagnose_rank_t *rank,
+                        const mrail_ring_record_t *record)
+{
+    unsigned i = 0;
+
+    while ((i < rank->num_lanes) && ((rank->lanes[i].peer != record->peer) ||
+                                     (rank->lanes[i].slot != record->lane) ||
+                                     (rank->lanes[i].rail != record->rail))) {
+        ++i;
+    }
+    return i;
+}
+
+void diagnose_add_records(diagnose_rank_t *rank, mrail_ring_record_t *records,
+                          unsigned count)
+{
+    uint64_t rails_until[MRAIL_PAGE_RAILS] = {0};
+    uint64_t lanes_until[MRAIL_PAGE_LANES] = {0};
     uint64_t from_ns = rates_from(records, count, rank->last_ns);
 
     if (count > 0) {
@@ -93,21 +120,55 @@ static void fill_rates(const char *command, const char *path,
     }
     for (unsigned i = 0; i < count; ++i) {
         const mrail_ring_record_t *record = &records[i];
-        diagnose_rail_t *rail = &rank->rails[record->rail];
+        unsigned lane;
 
-        if ((record->rail < rank->num_rails) && is_chunk(record) &&
-            (record->post_ns >= from_ns)) {
-            uint64_t *until = &busy_until[record->rail];
-            uint64_t from = MRAIL_MAX(record->post_ns, *until);
-
-            rail->busy_ns +=
-                (record->done_ns > from) ? record->done_ns - from : 0;
-            rail->bytes += record->length;
-            ++rail->chunks;
-            *until = MRAIL_MAX(*until, record->done_ns);
+        if ((record->rail >= rank->num_rails) || !is_chunk(record) ||
+            (record->post_ns < from_ns)) {
+            continue;
+        }
+        add_chunk(&rank->rails[record->rail].traffic, record,
+                  &rails_until[record->rail]);
+        lane = lane_of(rank, record);
+        if (lane < rank->num_lanes) {
+            add_chunk(&rank->lanes[lane].traffic, record, &lanes_until[lane]);
         }
     }
+}
+
+static void fill_rates(const char *command, const char *path,
+                       diagnose_rank_t *rank)
+{
+    mrail_ring_record_t *records;
+    unsigned count = read_records(command, path, &records);
+
+    diagnose_add_records(rank, records, count);
     free(records);
+}
+
+/* Returns the uplink that port rules give to a lane, or -1 without rules. */
+static int uplink_of(const mrail_page_t *page, const mrail_page_lane_t *lane)
+{
+    return ((page->uplinks == 0) || (page->uplinks > MRAIL_PORTS_MAX_UPLINKS) ||
+            (lane->sport < MRAIL_PORTS_FIRST))
+               ? -1
+               : (int)mrail_ports_segment_of(page->uplinks, lane->sport);
+}
+
+/* Leaves out lanes that moved to another port, because some of their chunks
+ * took another path. */
+static void fill_lanes(const mrail_page_t *page, diagnose_rank_t *rank)
+{
+    for (unsigned i = 0; i < page->num_lanes; ++i) {
+        const mrail_page_lane_t *lane = &page->lanes[i];
+
+        if ((lane->rail < page->num_rails) && (lane->moves == 0)) {
+            rank->lanes[rank->num_lanes++] =
+                (diagnose_lane_t){.peer = lane->peer,
+                                  .slot = lane->slot,
+                                  .rail = lane->rail,
+                                  .uplink = uplink_of(page, lane)};
+        }
+    }
 }
 
 /* ---- events ---- */
@@ -237,6 +298,7 @@ void diagnose_fill_rails(const char *command, const char *path,
                  page->rails[i].device, page->rails[i].port);
         rank->rails[i].nominal = page->rails[i].nominal;
     }
+    fill_lanes(page, rank);
     for (uint64_t n = mrail_page_first_event(page); n < page->num_events; ++n) {
         take_event(page, &page->events[n % MRAIL_PAGE_EVENTS], rank);
     }

@@ -280,9 +280,9 @@ static void json_rails(mrail_json_t *json, const diagnose_rank_t *rank)
         mrail_json_object(json, NULL);
         mrail_json_string(json, "name", rail->name);
         mrail_json_bool(json, "down", rail->is_down);
-        mrail_json_uint(json, "chunks", rail->chunks);
-        mrail_json_uint(json, "bytes", rail->bytes);
-        mrail_json_uint(json, "busy_ns", rail->busy_ns);
+        mrail_json_uint(json, "chunks", rail->traffic.chunks);
+        mrail_json_uint(json, "bytes", rail->traffic.bytes);
+        mrail_json_uint(json, "busy_ns", rail->traffic.busy_ns);
         mrail_json_object_end(json);
     }
     mrail_json_array_end(json);

@@ -216,9 +216,10 @@ libmrail_diagnose_la_SOURCES = src/tools/diagnose.h \
     src/tools/diagnose_calls.c src/tools/diagnose_calls.h \
     src/tools/diagnose_hang.c src/tools/diagnose_check.c \
     src/tools/diagnose_late.c src/tools/diagnose_rails.c \
-    src/tools/diagnose_show.c
+    src/tools/diagnose_show.c src/tools/diagnose_uplinks.c
 mrail_diagnose_SOURCES = src/tools/diagnose.c src/tools/diagnose_read.c
-mrail_diagnose_LDADD = libmrail-diagnose.la $(COLLECT_LIBS)
+mrail_diagnose_LDADD = libmrail-diagnose.la libmrail-orchestrator.la \
+    $(COLLECT_LIBS)
 dist_man_MANS += src/tools/man/mrail-diagnose.1
 
 # mrail report: a page about a job. The program contains the template of the page.

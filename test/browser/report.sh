@@ -7,18 +7,10 @@
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
+# shellcheck source=test/browser/lib.sh
+. "$top/test/browser/lib.sh"
 need python3 chromium
 need_built report_sample
-
-# browser OPTION...: opens a page. Chromium refuses to run as root in its sandbox.
-browser()
-{
-    sandbox=
-    [ "$(id -u)" != 0 ] || sandbox=--no-sandbox
-    timeout 120 chromium --headless --disable-gpu --no-first-run $sandbox \
-        --disable-dev-shm-usage --user-data-dir="$tmp/profile" \
-        --hide-scrollbars "$@"
-}
 
 # page NAME RANKS RAILS SECONDS [archive]: makes a page, and checks it.
 page()
@@ -38,7 +30,7 @@ page()
             --dump-dom "file://$tmp/$1.html" >"$tmp/$1.dom" \
             2>"$tmp/$1.err" ||
             not_ok "$1: chromium" "exit status $?" "$tmp/$1.err"
-        drawn=$(grep -o 'data-drawn="[0-9]*' "$tmp/$1.dom" | tr -dc 0-9)
+        drawn=$(drawn_ms "$tmp/$1.dom")
         [ "${drawn:-9999}" -gt 1000 ] || break
     done
     expect_none "$1: no message on the console" "$tmp/$1.err" 'CONSOLE'

@@ -18,7 +18,8 @@ TIMING_TESTS += test/mpi/pair.sh test/mpi/diagnose.sh
 EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/diagnose.sh \
     test/mpi/lib.sh \
     test/mpi/four-ranks.sh test/mpi/top_screen.py \
-    test/mpi/diagnose_cases.py test/mpi/exporter_job.py \
+    test/mpi/diagnose_cases.py test/mpi/planted_faults.py \
+    test/mpi/exporter_job.py \
     test/mpi/trace_check.py test/mpi/report_check.py
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi

@@ -1,5 +1,7 @@
 /*
- * A job with a planted fault, for mrail diagnose: mpi_diagnose CASE RANK ROUND
+ * A job with a planted fault, for mrail diagnose:
+ *
+ *   mpi_diagnose CASE RANK ROUND BYTES
  *
  *   healthy   rounds of computation, MPI_Alltoall and MPI_Allreduce
  *   stopped   RANK stops itself in ROUND
@@ -12,8 +14,8 @@
  *             MPI_Iallreduce
  *   cores     RANK shares its core with other processes
  *
- * Rank 0 prints "under way" in ROUND. The job ends after a minute at the
- * latest.
+ * Rank 0 prints "under way" in ROUND. BYTES is the size of the messages of
+ * MPI_Alltoall. The job ends after 90 seconds at the latest.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -22,11 +24,10 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define BYTES (256 << 10)
 #define WORK_US 3000
 #define LATE_US 15000
 #define SHARERS 5
-#define LIMIT_S 60
+#define LIMIT_S 90
 
 static void spin_us(double us)
 {
@@ -158,13 +159,20 @@ static void share_core(int is_own, int sharers)
     }
 }
 
+/* Buffers of MPI_Alltoall. */
+typedef struct buffers {
+    char *send, *recv;
+    int bytes; /* of a message */
+} buffers_t;
+
 static void run_round(const fault_t *fault, int is_own, int is_now, int rank,
-                      MPI_Comm second, char *send, char *recv)
+                      MPI_Comm second, const buffers_t *buffers)
 {
     int sum = 1, done = 0;
 
     spin_us(WORK_US + (is_own ? fault->late_us : 0));
-    MPI_Alltoall(send, BYTES, MPI_BYTE, recv, BYTES, MPI_BYTE, MPI_COMM_WORLD);
+    MPI_Alltoall(buffers->send, buffers->bytes, MPI_BYTE, buffers->recv,
+                 buffers->bytes, MPI_BYTE, MPI_COMM_WORLD);
     if (is_now && is_own && (fault->own != NULL)) {
         done = fault->own(second);
     } else if (is_now && (fault->others != NULL)) {
@@ -178,11 +186,12 @@ static void run_round(const fault_t *fault, int is_own, int is_now, int rank,
 int main(int argc, char **argv)
 {
     const char *world = getenv("OMPI_COMM_WORLD_RANK");
-    int rank = (argc > 3) ? atoi(argv[2]) : 0;
-    int round = (argc > 3) ? atoi(argv[3]) : 0;
-    const fault_t *fault = find((argc > 3) ? argv[1] : "");
+    int rank = (argc > 4) ? atoi(argv[2]) : 0;
+    int round = (argc > 4) ? atoi(argv[3]) : 0;
+    const fault_t *fault = find((argc > 4) ? argv[1] : "");
     int is_own = (world != NULL) && (atoi(world) == rank);
-    char *send, *recv;
+    buffers_t buffers = {.bytes = (argc > 4) ? atoi(argv[4]) : 0};
+    size_t size;
     MPI_Comm second;
 
     if (fault->sharers > 0) {
@@ -191,14 +200,15 @@ int main(int argc, char **argv)
     alarm(LIMIT_S);
     MPI_Init(&argc, &argv);
     MPI_Comm_dup(MPI_COMM_WORLD, &second);
-    send = mt_alloc((size_t)mt_size(MPI_COMM_WORLD) * BYTES);
-    recv = mt_alloc((size_t)mt_size(MPI_COMM_WORLD) * BYTES);
-    memset(send, 1, (size_t)mt_size(MPI_COMM_WORLD) * BYTES);
+    size = (size_t)mt_size(MPI_COMM_WORLD) * (size_t)buffers.bytes;
+    buffers.send = mt_alloc(size);
+    buffers.recv = mt_alloc(size);
+    memset(buffers.send, 1, size);
     for (int i = 0;; ++i) {
         if ((i == round) && (mt_rank(MPI_COMM_WORLD) == 0)) {
             puts("under way");
             fflush(stdout);
         }
-        run_round(fault, is_own, i == round, rank, second, send, recv);
+        run_round(fault, is_own, i == round, rank, second, &buffers);
     }
 }

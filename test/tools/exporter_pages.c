@@ -1,13 +1,17 @@
 /*
- * Exports telemetry of a job that does not exist, for tests of mrail exporter:
+ * Exports telemetry of a job that does not exist, for tests of tools:
  *
- *   exporter_pages DIR JOB RANKS RAILS LANES [plans]
+ *   exporter_pages DIR JOB RANKS RAILS LANES [plans | FIRST]
  *
  * Each rank has LANES lanes on each of its RAILS. Once all files exist, prints
  * "ready". Updates the files ten times per second until its standard input
  * ends, then removes them. If it is killed, the files remain. Rank 0 waits in a
  * collective from the start. With "plans", it has made a forecast before, in an
- * MPI_Alltoallv.
+ * MPI_Alltoallv. With FIRST, the ranks begin at this number, and their trace
+ * rings are full.
+ *
+ * All ranks have the same process id, so mrail diagnose takes them for one
+ * process. For several ranks, start several programs.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -82,6 +86,23 @@ static void advance(mrail_page_t *page)
         page->rails[lane->rail].stalled_ns += 1000;
         page->rails[lane->rail].idle_ns += 2000;
         page->rails[lane->rail].live_out = PORT_RATE / 2;
+    }
+}
+
+/* Fills the ring with the chunks of half a second. */
+static void fill_ring(const mrail_page_file_t *file, unsigned rails,
+                      unsigned lanes)
+{
+    mrail_ring_t ring = mrail_page_ring(file);
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    for (unsigned i = 0; i < RECORDS; ++i) {
+        mrail_ns_t at_ns = now_ns - MRAIL_NS_PER_SEC / 2 +
+                           i * (MRAIL_NS_PER_SEC / 2 / RECORDS);
+
+        mrail_ring_write(&ring, at_ns, at_ns + MRAIL_NS_PER_MS, 0x1000,
+                         mrail_ring_tail(65536, i % (rails * lanes), i % rails,
+                                         MRAIL_RING_PUT, 1));
     }
 }
 
@@ -168,27 +189,35 @@ static void update_until_end(rank_t *ranks, unsigned num)
 
 int main(int argc, char **argv)
 {
-    unsigned num, rails, lanes;
+    unsigned num, rails, lanes, first;
+    int has_plans, has_first;
     rank_t *ranks;
 
     if ((argc != 6) && (argc != 7)) {
-        fputs("usage: exporter_pages DIR JOB RANKS RAILS LANES [plans]\n",
+        fputs("usage: exporter_pages DIR JOB RANKS RAILS LANES "
+              "[plans | FIRST]\n",
               stderr);
         return 2;
     }
     num = (unsigned)strtoul(argv[3], NULL, 10);
     rails = (unsigned)strtoul(argv[4], NULL, 10);
     lanes = (unsigned)strtoul(argv[5], NULL, 10);
+    has_plans = (argc == 7) && (strcmp(argv[6], "plans") == 0);
+    has_first = (argc == 7) && !has_plans;
+    first = has_first ? (unsigned)strtoul(argv[6], NULL, 10) : 0;
     ranks = calloc(num, sizeof(*ranks));
     if ((ranks == NULL) || (num == 0) || (rails == 0) ||
         (rails > MRAIL_PAGE_RAILS) || (rails * lanes > MRAIL_PAGE_LANES)) {
         return 2;
     }
     for (unsigned i = 0; i < num; ++i) {
-        if (open_rank(&ranks[i], argv[1], argv[2], i, rails, lanes,
-                      argc == 7) != 0) {
+        if (open_rank(&ranks[i], argv[1], argv[2], first + i, rails, lanes,
+                      has_plans) != 0) {
             perror("exporter_pages");
             return 1;
+        }
+        if (has_first) {
+            fill_ring(ranks[i].file, rails, lanes);
         }
     }
     update_until_end(ranks, num);

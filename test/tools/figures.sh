@@ -9,4 +9,5 @@ run_program '' python3 "$top/test/tools/test_bench_figures.py"
 run_program '' python3 "$top/test/tools/test_bench_tools.py"
 run_program '' python3 "$top/test/tools/test_bench_paths.py"
 run_program '' python3 "$top/test/tools/test_bench_gpu.py"
+run_program '' python3 "$top/test/tools/test_bench_operators.py"
 finish

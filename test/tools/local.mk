@@ -11,12 +11,14 @@ EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/distributed.sh \
     test/tools/node.xml test/tools/plan_check.py test/tools/test_bench_tools.py \
     test/tools/test_bench_figures.py test/tools/test_bench_gpu.py \
-    test/tools/test_bench_paths.py \
+    test/tools/test_bench_operators.py test/tools/test_bench_paths.py \
     test/tools/bench_lines.py test/tools/exporter_http.py \
     test/tools/exporter-time.sh test/tools/exporter_time.py \
+    test/tools/diagnose-time.sh test/tools/diagnose_time.py \
+    test/tools/page_files.py \
     test/tools/exporter_docs.py test/tools/prometheus.py test/tools/tap.py \
     test/tools/report_page.py
-TIMING_TESTS += test/tools/exporter-time.sh
+TIMING_TESTS += test/tools/exporter-time.sh test/tools/diagnose-time.sh
 TESTS += $(TOOL_SCRIPT_TESTS)
 
 if HAVE_CMOCKA
@@ -59,10 +61,20 @@ test_exporter_SOURCES = test/tools/test_exporter.c
 test_exporter_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_exporter_LDADD = libmrail-exporter.la libmrail-top.la \
     libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
-test_diagnose_SOURCES = test/tools/test_diagnose.c
+check_PROGRAMS += test_diagnose_rails
+TESTS += test_diagnose_rails
+DIAGNOSE_TEST_LIBS = libmrail-diagnose.la libmrail-top.la \
+    libmrail-orchestrator.la libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
+test_diagnose_SOURCES = test/tools/test_diagnose.c \
+    test/tools/diagnose_snapshot.c test/tools/diagnose_snapshot.h
+test_diagnose_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
 test_diagnose_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_diagnose_LDADD = libmrail-diagnose.la libmrail-top.la \
-    libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
+test_diagnose_LDADD = $(DIAGNOSE_TEST_LIBS)
+test_diagnose_rails_SOURCES = test/tools/test_diagnose_rails.c \
+    test/tools/diagnose_snapshot.c
+test_diagnose_rails_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
+test_diagnose_rails_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_diagnose_rails_LDADD = $(DIAGNOSE_TEST_LIBS)
 check_PROGRAMS += test_collect test_collect_local
 TESTS += test_collect test_collect_local
 test_collect_local_SOURCES = test/tools/test_collect_local.c
@@ -98,7 +110,8 @@ report_sample_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
 report_sample_LDADD = libmrail-report.la libmrail-top.la libmrail-telemetry.la \
     libmrail-tool.la
 
-# Used by exporter.sh, exporter-time.sh, report.sh and collect.sh.
+# Used by exporter.sh, exporter-time.sh, diagnose-time.sh, report.sh and
+# collect.sh.
 check_PROGRAMS += exporter_pages
 exporter_pages_SOURCES = test/tools/exporter_pages.c
 exporter_pages_LDADD = libmrail-telemetry.la libmrail-base.la

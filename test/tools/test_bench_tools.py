@@ -252,9 +252,9 @@ class Areas(unittest.TestCase):
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'gpu', 'multirail', 'orchestrator', 'osu',
-            'overhead', 'p2p', 'paths', 'planner', 'readme', 'scale', 'softroce', 'vm',
-            'window'])
+            'alltoallv', 'failover', 'gpu', 'multirail', 'operators', 'orchestrator',
+            'osu', 'overhead', 'p2p', 'paths', 'planner', 'readme', 'scale', 'softroce',
+            'vm', 'window'])
         for name in set(cli.AREAS) - {'readme'}:
             self.assertTrue((record.PAGES / f'{name}.md.in').exists(), name)
 
@@ -592,8 +592,10 @@ class Pages(unittest.TestCase):
         """record: a page that was edited by hand is reported"""
         with tempfile.TemporaryDirectory() as folder:
             tree = pathlib.Path(folder)
-            for name in ('contrib', 'docs'):
-                subprocess.run(['cp', '-R', str(TOP / name), folder], check=True)
+            (tree / 'test').mkdir()
+            for name in ('contrib', 'docs', 'test/mpi'):
+                subprocess.run(['cp', '-R', str(TOP / name), str(tree / name)],
+                               check=True)
             page = tree / 'docs' / 'results' / 'planner.md'
             subprocess.run(['chmod', '-R', 'u+w', folder], check=True)
             page.write_text(page.read_text() + 'more\n')

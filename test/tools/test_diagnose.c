@@ -1,74 +1,19 @@
 /*
- * Tests the findings of mrail diagnose: snapshots with one fault each, and
- * snapshots without a fault that look suspicious.
+ * Tests the findings of mrail diagnose about ranks: snapshots with one fault
+ * each, and snapshots without a fault that look suspicious.
  */
 #include "config.h"
 #include "base/rng.h"
-#include "tools/diagnose.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "diagnose_snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS 4u
-#define MS MRAIL_NS_PER_MS
-#define NOW (1000 * MRAIL_NS_PER_SEC)
-#define WORLD 11u
-#define SECOND 12u
 #define SEEDS 300u
-
-static mrail_calls_t calls[RANKS], earlier[RANKS];
-static diagnose_rank_t ranks[RANKS];
-static diagnose_snapshot_t snapshot;
-static diagnose_report_t report;
 
 static mrail_calls_comm_t *comm_of(unsigned rank, unsigned index)
 {
     return &calls[rank].comms[index];
-}
-
-static int set_up(void **state)
-{
-    memset(calls, 0, sizeof(calls));
-    memset(earlier, 0, sizeof(earlier));
-    memset(ranks, 0, sizeof(ranks));
-    snapshot = (diagnose_snapshot_t){.ranks = ranks,
-                                     .num_ranks = RANKS,
-                                     .now_ns = NOW,
-                                     .sample_ns = 700 * MS,
-                                     .patience_ns = 2000 * MS};
-    for (unsigned i = 0; i < RANKS; ++i) {
-        for (unsigned k = 0; k < 2; ++k) {
-            comm_of(i, k)->id = (k == 0) ? WORLD : SECOND;
-            comm_of(i, k)->size = RANKS;
-            comm_of(i, k)->rank = i;
-        }
-        ranks[i] = (diagnose_rank_t){.rank = (int)i,
-                                     .pid = 100 + i,
-                                     .alive = 1,
-                                     .state = 'R',
-                                     .run = 0.9,
-                                     .delay = 0.05,
-                                     .last_ns = NOW,
-                                     .calls = &calls[i],
-                                     .id = 500 + i,
-                                     .num_rails = 4};
-        for (unsigned k = 0; k < 4; ++k) {
-            diagnose_rail_t *rail = &ranks[i].rails[k];
-
-            snprintf(rail->name, sizeof(rail->name), "nic%u:1", k);
-            rail->nominal = 1000000000;
-            rail->bytes = 100 << 20;
-            rail->busy_ns = 200 * MS;
-            rail->chunks = 400;
-        }
-    }
-    return 0;
 }
 
 /* Adds a call to a communicator. left_ns 0: the rank is still in it. */
@@ -93,29 +38,6 @@ static void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns)
     for (unsigned i = 0; i < RANKS; ++i) {
         add(comm_of(i, 0), kind, -1, entered_ns, left_ns);
     }
-}
-
-static void check(void)
-{
-    assert_int_equal(diagnose_check(&snapshot, &report), 0);
-}
-
-static void assert_none(void)
-{
-    check();
-    if (report.num_findings != 0) {
-        fail_msg("%s %s: %s", report.findings[0].subject,
-                 diagnose_causes[report.findings[0].cause].text,
-                 report.findings[0].evidence);
-    }
-}
-
-static void assert_one(diagnose_cause_t cause, const char *subject)
-{
-    check();
-    assert_int_equal(report.num_findings, 1);
-    assert_int_equal(report.findings[0].cause, cause);
-    assert_string_equal(report.findings[0].subject, subject);
 }
 
 /* ---- processes ---- */
@@ -420,56 +342,7 @@ static void test_late_by_sums(void **state)
     assert_none();
 }
 
-/* ---- rails ---- */
-
-static void test_slow_rail(void **state)
-{
-    for (unsigned i = 0; i < RANKS; ++i) {
-        ranks[i].rails[1].bytes = 10 << 20;
-    }
-    assert_one(DIAGNOSE_RAIL_SLOW, "rail nic1:1");
-    for (unsigned i = 0; i < RANKS; ++i) {
-        ranks[i].rails[1].nominal /= 10; /* its port is slower */
-    }
-    assert_none();
-}
-
-static void test_rail_with_little_traffic(void **state)
-{
-    for (unsigned i = 0; i < RANKS; ++i) {
-        ranks[i].rails[1].bytes = 1000;
-    }
-    assert_none();
-}
-
-/* One rank of four sees it. */
-static void test_slow_peer(void **state)
-{
-    ranks[0].rails[1].bytes = 10 << 20;
-    assert_none();
-}
-
-static void test_down(void **state)
-{
-    ranks[1].rails[3].is_down = 1;
-    ranks[1].paths[0] = (diagnose_path_t){.peer = 502, .rail = 3};
-    ranks[1].num_paths = 1;
-    ranks[2].paths[0] = (diagnose_path_t){.peer = 501, .rail = 3};
-    ranks[2].num_paths = 1;
-    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic3:1");
-}
-
-static void test_path(void **state)
-{
-    ranks[1].paths[0] =
-        (diagnose_path_t){.peer = 502, .rail = 0, .ago_ns = 3000 * MS};
-    ranks[1].num_paths = 1;
-    assert_one(DIAGNOSE_PATH, "rail nic0:1");
-    assert_non_null(
-        strstr(report.findings[0].evidence, "from rank 1 to rank 2"));
-    ranks[1].paths[0].rail = -1;
-    assert_one(DIAGNOSE_PATH, "path 0");
-}
+/* ---- order of findings ---- */
 
 static void test_order_of_findings(void **state)
 {
@@ -481,50 +354,6 @@ static void test_order_of_findings(void **state)
     assert_int_equal(report.findings[0].cause, DIAGNOSE_STOPPED);
     assert_int_equal(report.findings[1].cause, DIAGNOSE_RAIL_DOWN);
     assert_int_equal(report.findings[2].cause, DIAGNOSE_COMPUTE);
-}
-
-/* ---- pages ---- */
-
-/* Paths and ports from the events of a page. */
-static void test_events(void **state)
-{
-    static const char *const texts[] = {
-        "path 2 to peer 00000000000001f5: up -> suspect (stalled)",
-        "path 2 to peer 00000000000001f5: suspect -> retired (probes lost)",
-        "nic1:1: lane 2 to peer 00000000000001f5 closing (failed)",
-        "path 3 to peer 00000000000001f5: up -> retired (CQE error)",
-        "path 3 to peer 00000000000001f5: probing -> up (probe answered)",
-        "path 4 to peer 0000000000000999: up -> retired (CQE error)",
-        "peer 0000000000000999 is gone: it has left",
-        "nic0: port error",
-        "nic0: port active",
-        "nic1: port error"};
-    static mrail_page_t page;
-    diagnose_rank_t rank = {0};
-
-    page = (mrail_page_t){.num_rails = 2, .update_ns = 9000};
-    for (unsigned i = 0; i < 2; ++i) {
-        snprintf(page.rails[i].device, sizeof(page.rails[i].device), "nic%u",
-                 i);
-        page.rails[i].port = 1;
-    }
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
-        page.events[i].time_ns = 1000 * (i + 1);
-        snprintf(page.events[i].text, sizeof(page.events[i].text), "%s",
-                 texts[i]);
-        ++page.num_events;
-    }
-    diagnose_fill_rails("test", "/none/mrail-telemetry.0.1.00000000000001f4",
-                        &page, &rank);
-    assert_int_equal(rank.id, 500);
-    assert_int_equal(rank.num_paths, 1);
-    assert_int_equal(rank.paths[0].peer, 501);
-    assert_int_equal(rank.paths[0].slot, 2);
-    assert_int_equal(rank.paths[0].rail, 1);
-    assert_int_equal(rank.paths[0].ago_ns, 7000);
-    assert_string_equal(rank.paths[0].event, "probes lost");
-    assert_false(rank.rails[0].is_down);
-    assert_true(rank.rails[1].is_down);
 }
 
 #define TEST(_func) cmocka_unit_test_setup(_func, set_up)
@@ -550,13 +379,7 @@ int main(void)
         TEST(test_late_and_starved),
         TEST(test_not_late),
         TEST(test_late_by_sums),
-        TEST(test_slow_rail),
-        TEST(test_rail_with_little_traffic),
-        TEST(test_slow_peer),
-        TEST(test_down),
-        TEST(test_path),
         TEST(test_order_of_findings),
-        TEST(test_events),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,11 +35,13 @@ static void export_job(mrail_page_t *page)
              program_invocation_short_name);
 }
 
-/* Writes the constant parts: the rails, and the names of the counters. */
+/* Writes the constant parts: the rails, the uplinks, and the names of the
+ * counters. */
 static void export_names(const mrail_engine_t *engine, mrail_page_t *page)
 {
     mrail_page_counter_t *to = page->counters;
 
+    page->uplinks = engine->config.uplinks;
     page->num_rails = MRAIL_MIN(engine->num_rails, MRAIL_PAGE_RAILS);
     for (unsigned i = 0; i < page->num_rails; ++i) {
         const mrail_rail_attr_t *attr = &engine->rails[i].attr;

@@ -1,0 +1,35 @@
+/* A snapshot of a job, for tests of mrail diagnose. */
+#ifndef MRAIL_TEST_DIAGNOSE_SNAPSHOT_H
+#define MRAIL_TEST_DIAGNOSE_SNAPSHOT_H
+
+#include "tools/diagnose.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define RANKS 4u
+#define MS MRAIL_NS_PER_MS
+#define NOW (1000 * MRAIL_NS_PER_SEC)
+#define WORLD 11u
+#define SECOND 12u
+
+extern mrail_calls_t calls[RANKS], earlier[RANKS];
+extern diagnose_rank_t ranks[RANKS];
+extern diagnose_snapshot_t snapshot;
+extern diagnose_report_t report;
+
+/* Makes a snapshot without a fault: RANKS ranks in two communicators without
+ * calls, with four equal rails. For cmocka_unit_test_setup(). */
+int set_up(void **state);
+
+/* Makes the report. */
+void check(void);
+
+/* Fail unless the report has no finding, or only this one. */
+void assert_none(void);
+void assert_one(diagnose_cause_t cause, const char *subject);
+
+#endif

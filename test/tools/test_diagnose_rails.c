@@ -1,0 +1,311 @@
+/* Tests the findings of mrail diagnose about rails, uplinks and paths. */
+#include "config.h"
+#include "diagnose_snapshot.h"
+
+#include <string.h>
+
+/* ---- rails ---- */
+
+static void test_slow_rail(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[1].traffic.bytes = 10 << 20;
+    }
+    assert_one(DIAGNOSE_RAIL_SLOW, "rail nic1:1");
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[1].nominal /= 10; /* its port is slower */
+    }
+    assert_none();
+}
+
+static void test_rail_with_little_traffic(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[1].traffic.bytes = 1000;
+    }
+    assert_none();
+}
+
+/* One rank of four sees it. */
+static void test_slow_peer(void **state)
+{
+    ranks[0].rails[1].traffic.bytes = 10 << 20;
+    assert_none();
+}
+
+/* ---- uplinks ---- */
+
+#define LANES 4u
+
+/* All ranks have LANES lanes to each other on the first rail, one per uplink. */
+static void add_lanes(void)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < RANKS * LANES; ++k) {
+            if (k / LANES != i) {
+                ranks[i].lanes[ranks[i].num_lanes++] = (diagnose_lane_t){
+                    .peer = 500 + k / LANES,
+                    .slot = (uint16_t)(k % LANES),
+                    .uplink = (int)(k % LANES),
+                    .traffic = {
+                        .bytes = 4 << 20, .busy_ns = 200 * MS, .chunks = 64}};
+            }
+        }
+    }
+}
+
+/* Slows down the lanes with this number, of all ranks. */
+static void slow_lanes(unsigned slot)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < ranks[i].num_lanes; ++k) {
+            if (ranks[i].lanes[k].slot == slot) {
+                ranks[i].lanes[k].traffic.busy_ns = 900 * MS;
+            }
+        }
+    }
+}
+
+static void test_slow_uplink(void **state)
+{
+    add_lanes();
+    assert_none();
+    slow_lanes(2);
+    assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 2 of rail nic0:1");
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "lane 2 from rank 0 to rank 1 carried 4.7 MB/s"));
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "at 4 ranks, 12 of 12 lanes of this uplink"));
+    /* The uplink delays its rail. */
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[0].traffic.bytes = 10 << 20;
+    }
+    assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 2 of rail nic0:1");
+}
+
+/* Ranks 0 and 1 are at one leaf, ranks 2 and 3 at another one. Lanes below a leaf
+ * take no uplink. */
+static void test_slow_uplink_between_leaves(void **state)
+{
+    add_lanes();
+    slow_lanes(3);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < ranks[i].num_lanes; ++k) {
+            if (ranks[i].lanes[k].peer / 2 == (500 + i) / 2) {
+                ranks[i].lanes[k].traffic.busy_ns = 200 * MS;
+            }
+        }
+    }
+    assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 3 of rail nic0:1");
+    assert_non_null(strstr(report.findings[0].evidence, "8 of 12 lanes"));
+}
+
+/* One lane is not enough. Of two ranks, each has only one to the other. */
+static void test_slow_uplink_of_two_ranks(void **state)
+{
+    add_lanes();
+    snapshot.num_ranks = 2;
+    ranks[0].num_lanes = ranks[1].num_lanes = LANES;
+    ranks[0].lanes[1].traffic.busy_ns = 900 * MS;
+    assert_none();
+    ranks[1].lanes[1].traffic.busy_ns = 900 * MS;
+    assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 1 of rail nic0:1");
+}
+
+/* The lanes to a slow peer are all slow. */
+static void test_slow_peer_on_uplinks(void **state)
+{
+    add_lanes();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < ranks[i].num_lanes; ++k) {
+            if (ranks[i].lanes[k].peer == 502) {
+                ranks[i].lanes[k].traffic.busy_ns = 900 * MS;
+            }
+        }
+    }
+    assert_none();
+}
+
+static void test_few_slow_lanes(void **state)
+{
+    add_lanes();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].lanes[1].traffic.busy_ns = 900 * MS;
+    }
+    assert_none();
+}
+
+static void test_slow_lanes_with_little_traffic(void **state)
+{
+    add_lanes();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < ranks[i].num_lanes; ++k) {
+            ranks[i].lanes[k].traffic.chunks = (k % LANES == 1) ? 2 : 64;
+        }
+    }
+    slow_lanes(1);
+    assert_none();
+}
+
+/* Without port rules, no two lanes are known to take the same uplink. */
+static void test_no_port_rules(void **state)
+{
+    add_lanes();
+    slow_lanes(2);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < ranks[i].num_lanes; ++k) {
+            ranks[i].lanes[k].uplink = -1;
+        }
+    }
+    assert_none();
+}
+
+/* Chunks count at their rail and their lane. Overlapping times count once. */
+static void test_records(void **state)
+{
+    mrail_ring_record_t records[] = {
+        {NOW - 20 * MS, NOW - 5 * MS, 501, 1000, 1, 0, MRAIL_RING_PUT, 1},
+        {NOW - 30 * MS, NOW - 10 * MS, 501, 1000, 1, 0, MRAIL_RING_GET, 1},
+        {NOW - 30 * MS, NOW - 20 * MS, 501, 1000, 0, 0, MRAIL_RING_PUT, 1},
+        {NOW - 30 * MS, NOW - 20 * MS, 509, 1000, 0, 1, MRAIL_RING_PUT, 1},
+        {NOW - 30 * MS, NOW - 20 * MS, 501, 1000, 0, 0, MRAIL_RING_AM, 1},
+        {NOW - 9000 * MS, NOW - 20 * MS, 501, 1000, 0, 0, MRAIL_RING_PUT, 1}};
+    diagnose_rank_t *rank = &ranks[0];
+
+    add_lanes();
+    for (unsigned i = 0; i < rank->num_rails; ++i) {
+        rank->rails[i].traffic = (diagnose_traffic_t){0};
+    }
+    rank->lanes[0].traffic = rank->lanes[1].traffic = (diagnose_traffic_t){0};
+    diagnose_add_records(rank, records, MRAIL_ARRAY_SIZE(records));
+    assert_int_equal(rank->rails[0].traffic.chunks, 3);
+    assert_int_equal(rank->rails[0].traffic.bytes, 3000);
+    assert_int_equal(rank->rails[0].traffic.busy_ns, 25 * MS);
+    assert_int_equal(rank->rails[1].traffic.chunks, 1);
+    assert_int_equal(rank->lanes[0].traffic.busy_ns, 10 * MS);
+    assert_int_equal(rank->lanes[1].traffic.chunks, 2);
+    assert_int_equal(rank->lanes[1].traffic.busy_ns, 25 * MS);
+}
+
+static void test_down(void **state)
+{
+    ranks[1].rails[3].is_down = 1;
+    ranks[1].paths[0] = (diagnose_path_t){.peer = 502, .rail = 3};
+    ranks[1].num_paths = 1;
+    ranks[2].paths[0] = (diagnose_path_t){.peer = 501, .rail = 3};
+    ranks[2].num_paths = 1;
+    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic3:1");
+}
+
+static void test_path(void **state)
+{
+    ranks[1].paths[0] =
+        (diagnose_path_t){.peer = 502, .rail = 0, .ago_ns = 3000 * MS};
+    ranks[1].num_paths = 1;
+    assert_one(DIAGNOSE_PATH, "rail nic0:1");
+    assert_non_null(
+        strstr(report.findings[0].evidence, "from rank 1 to rank 2"));
+    ranks[1].paths[0].rail = -1;
+    assert_one(DIAGNOSE_PATH, "path 0");
+}
+
+/* ---- pages ---- */
+
+/* Paths and ports from the events of a page. */
+static void test_events(void **state)
+{
+    static const char *const texts[] = {
+        "path 2 to peer 00000000000001f5: up -> suspect (stalled)",
+        "path 2 to peer 00000000000001f5: suspect -> retired (probes lost)",
+        "nic1:1: lane 2 to peer 00000000000001f5 closing (failed)",
+        "path 3 to peer 00000000000001f5: up -> retired (CQE error)",
+        "path 3 to peer 00000000000001f5: probing -> up (probe answered)",
+        "path 4 to peer 0000000000000999: up -> retired (CQE error)",
+        "peer 0000000000000999 is gone: it has left",
+        "nic0: port error",
+        "nic0: port active",
+        "nic1: port error"};
+    static mrail_page_t page;
+    diagnose_rank_t rank = {0};
+
+    page = (mrail_page_t){.num_rails = 2, .update_ns = 9000};
+    for (unsigned i = 0; i < 2; ++i) {
+        snprintf(page.rails[i].device, sizeof(page.rails[i].device), "nic%u",
+                 i);
+        page.rails[i].port = 1;
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
+        page.events[i].time_ns = 1000 * (i + 1);
+        snprintf(page.events[i].text, sizeof(page.events[i].text), "%s",
+                 texts[i]);
+        ++page.num_events;
+    }
+    page.num_lanes = 2;
+    page.lanes[0] =
+        (mrail_page_lane_t){.peer = 501, .slot = 4, .sport = 50000, .rail = 1};
+    page.lanes[1] = (mrail_page_lane_t){.peer = 501, .slot = 5, .moves = 1};
+    diagnose_fill_rails("test", "/none/mrail-telemetry.0.1.00000000000001f4",
+                        &page, &rank);
+    assert_int_equal(rank.id, 500);
+    assert_int_equal(rank.num_paths, 1);
+    assert_int_equal(rank.paths[0].peer, 501);
+    assert_int_equal(rank.paths[0].slot, 2);
+    assert_int_equal(rank.paths[0].rail, 1);
+    assert_int_equal(rank.paths[0].ago_ns, 7000);
+    assert_string_equal(rank.paths[0].event, "probes lost");
+    assert_int_equal(rank.num_lanes, 1);
+    assert_int_equal(rank.lanes[0].slot, 4);
+    assert_int_equal(rank.lanes[0].rail, 1);
+    assert_int_equal(rank.lanes[0].uplink, -1);
+    assert_false(rank.rails[0].is_down);
+    assert_true(rank.rails[1].is_down);
+}
+
+/* The uplinks of lanes, by the port rules. A page may have any number there. */
+static void test_lanes(void **state)
+{
+    static const struct {
+        uint32_t uplinks;
+        uint16_t sport;
+        int uplink;
+    } cases[] = {{0, 0xC000, -1},   {4, 0xC000, 0},          {4, 0xFFFF, 3},
+                 {4, 0xBFFF, -1},   {8, 0xD000, 2},          {256, 0xFFFF, 255},
+                 {257, 0xC000, -1}, {UINT32_MAX, 0xC000, -1}};
+    static mrail_page_t page;
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        diagnose_rank_t rank = {0};
+
+        page = (mrail_page_t){.num_rails = 1, .num_lanes = 1};
+        page.uplinks = cases[i].uplinks;
+        page.lanes[0].sport = cases[i].sport;
+        diagnose_fill_rails("test", "/none/x.1f4", &page, &rank);
+        assert_int_equal(rank.num_lanes, 1);
+        assert_int_equal(rank.lanes[0].uplink, cases[i].uplink);
+    }
+}
+
+#define TEST(_func) cmocka_unit_test_setup(_func, set_up)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_slow_rail),
+        TEST(test_rail_with_little_traffic),
+        TEST(test_slow_peer),
+        TEST(test_slow_uplink),
+        TEST(test_slow_uplink_between_leaves),
+        TEST(test_slow_uplink_of_two_ranks),
+        TEST(test_slow_peer_on_uplinks),
+        TEST(test_few_slow_lanes),
+        TEST(test_slow_lanes_with_little_traffic),
+        TEST(test_no_port_rules),
+        TEST(test_records),
+        TEST(test_down),
+        TEST(test_path),
+        TEST(test_events),
+        TEST(test_lanes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
