@@ -53,6 +53,7 @@ EXTRA_DIST += \
     contrib/bench_tools/stats.py \
     contrib/bench_tools/svg.py \
     contrib/bench_tools/try_report.py \
+    contrib/bench_tools/versions.py \
     contrib/bench_tools/window_picture.py \
     .codespellrc .shellcheckrc \
     contrib/check \
@@ -72,6 +73,7 @@ EXTRA_DIST += \
     contrib/debian/source/format \
     contrib/fuzz \
     contrib/lib.sh \
+    contrib/matrix \
     contrib/package \
     contrib/results.awk \
     contrib/setup \

@@ -81,6 +81,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/readme-alltoallv.json \
     docs/results/data/scale.json \
     docs/results/data/softroce.json \
+    docs/results/data/versions.json \
     docs/results/data/vm.json \
     docs/results/data/window-series.json \
     docs/results/data/window.json \
@@ -103,6 +104,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/testing.md \
     docs/troubleshooting.md \
     docs/tuning.md \
+    docs/versions.md \
     docs/wire.md
 
 # automake removes files; the hook also removes the directories that were made

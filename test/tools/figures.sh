@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks contrib/bench_tools: statistics, samples, figures, pages and drawings.
+# Checks contrib/bench_tools and contrib/matrix: statistics, samples, figures, pages and drawings.
 # Missing or wrong data must never pass.
 set -eu
 # shellcheck source=test/lib.sh
@@ -10,4 +10,5 @@ run_program '' python3 "$top/test/tools/test_bench_tools.py"
 run_program '' python3 "$top/test/tools/test_bench_paths.py"
 run_program '' python3 "$top/test/tools/test_bench_gpu.py"
 run_program '' python3 "$top/test/tools/test_bench_operators.py"
+run_program '' python3 "$top/test/tools/test_matrix.py"
 finish

@@ -12,6 +12,7 @@ EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/node.xml test/tools/plan_check.py test/tools/test_bench_tools.py \
     test/tools/test_bench_figures.py test/tools/test_bench_gpu.py \
     test/tools/test_bench_operators.py test/tools/test_bench_paths.py \
+    test/tools/test_matrix.py \
     test/tools/bench_lines.py test/tools/exporter_http.py \
     test/tools/exporter-time.sh test/tools/exporter_time.py \
     test/tools/diagnose-time.sh test/tools/diagnose_time.py \
