@@ -69,6 +69,11 @@ EXTRA_DIST += \
     contrib/debian/changelog \
     contrib/debian/control \
     contrib/debian/copyright \
+    contrib/debian/libmrail-dev.install \
+    contrib/debian/libmrail-plan1.install \
+    contrib/debian/libmrail-stream0.install \
+    contrib/debian/mrail-openmpi.install \
+    contrib/debian/mrail.install \
     contrib/debian/rules \
     contrib/debian/source/format \
     contrib/fuzz \
