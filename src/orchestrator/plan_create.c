@@ -65,8 +65,8 @@ static int plan_set_options(mrail_plan_t *plan,
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
 }
 
-/* Sets the cut of each rank: its traffic passes the port of a rail that it
- * reaches, or its GPU links. */
+/* Computes the cut of each rank: the total capacity, out and in, of the ports of
+ * its rails and of its GPU links. All of its traffic passes one of them. */
 static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     for (uint32_t i = 0; i < plan->num_ranks; ++i) {

@@ -29,12 +29,12 @@
       "-1 selects the RoCEv2 IPv4 entry, or a RoCEv2 IPv6 entry if there is\n" \
       "no IPv4 entry.")                                                       \
     X(SUBNET_BITS, "-1", INT, subnet_bits,                                    \
-      "Leading bits of a rail's IP address that identify its leaf switch.\n"  \
+      "Length of the prefix of a rail's IP address that identifies its leaf.\n" \
       "Rails pair with rails of the same leaf. -1 uses the prefix length of\n" \
       "the network interface, or 24 if that is 8 or less (loopback), and 64\n" \
       "for IPv6.")                                                            \
     X(LANES_PER_RAIL, "auto", COUNT, lanes_per_rail,                          \
-      "QPs to a peer on each rail for large transfers, 1 to 32.\n"            \
+      "Number of QPs to a peer on each rail for large transfers, 1 to 32.\n"  \
       "More lanes spread a flow over more fabric paths and use more NIC\n"    \
       "cache. 'auto' means UPLINKS * SPINE_UPLINKS lanes, at most 8, if\n"    \
       "switches have port rules, and 1 lane otherwise.")                      \
@@ -45,13 +45,13 @@
       "lanes are evicted, except the primary lane of each peer. More QPs use\n" \
       "more NIC cache.")                                                      \
     X(UPLINKS, "auto", COUNT, uplinks,                                        \
-      "Uplinks of a leaf switch with port rules, 1 to 256.\n"                 \
+      "Number of uplinks of a leaf switch with port rules, 1 to 256.\n"       \
       "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
       "segments. 'auto' means switches without such rules: ports are chosen\n" \
-      "as for 8 uplinks, and lanes to the same peer move to other ports if\n" \
-      "they share an uplink.")                                                \
+      "as for 8 uplinks. If a rail has several lanes to a peer, those that\n" \
+      "share an uplink move to other ports.")                                 \
     X(SPINE_UPLINKS, "1", UINT, spine_uplinks,                                \
-      "Uplinks of a spine switch to the core, 1 to 16384 / UPLINKS.\n"        \
+      "Number of uplinks of a spine switch, 1 to 16384 / UPLINKS.\n"          \
       "In a three-tier fabric, each segment of a leaf is divided again into\n" \
       "this many segments. 1 means two tiers.")                               \
     X(NIC_INDEX, "-1", STRING, nic_index,                                     \
@@ -75,10 +75,10 @@
       "It limits the receive buffers of all peers together. Buffers are\n"     \
       "allocated when peers connect or need more credits.")                   \
     X(AM_CREDITS, "32", UINT, am_credits,                                     \
-      "Initial receive credits of a peer on its primary lane, 4 to 1024.\n"   \
-      "Its other rails start with a quarter. Each credit reserves a receive\n" \
-      "buffer. A peer that exhausts its credits is granted up to 512, and\n"  \
-      "idle peers return theirs when buffers are scarce.")                    \
+      "Initial number of receive credits of a peer on its primary lane, 4 to\n" \
+      "1024. Its other rails start with a quarter. Each credit reserves a\n"  \
+      "receive buffer. A peer that exhausts its credits is granted up to 512,\n" \
+      "and idle peers return theirs when buffers are scarce.")                \
     X(TX_QUEUE_LEN, "256", UINT, tx_queue_len,                                \
       "Send queue length of the QP of a primary lane, 16 to 4096.\n"          \
       "The queues of other QPs have a quarter of this length, at least 16.")  \
@@ -98,10 +98,10 @@
       "The value is rounded up to 4.096us * 2^n. If it is too small, a busy\n" \
       "peer on shared cores is mistaken for a dead peer.")                    \
     X(RETRY_COUNT, "6", UINT, retry_count,                                    \
-      "Transport retries before a lane reports an error, 0 to 6.\n"           \
+      "Number of transport retries before a lane reports an error, 0 to 6.\n" \
       "The value 7 is rejected, because some drivers then retry forever.")    \
     X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                            \
-      "Retries when the receiver has no receive buffer, 0 to 7.\n"            \
+      "Number of retries when the receiver has no receive buffer, 0 to 7.\n"  \
       "A value of 7 means no limit.")                                         \
     X(PEER_TIMEOUT, "10s", TIME, peer_timeout_s,                              \
       "Time without any usable path to a peer before the peer is declared\n"  \
@@ -119,9 +119,10 @@
       "'mrail top', 'mrail info --events' and 'mrail trace' read the same\n"  \
       "variable.")                                                            \
     X(TELEMETRY_RECORDS, "4096", UINT, telemetry_records,                     \
-      "Records of chunks and messages that a process keeps for 'mrail trace',\n" \
-      "0 to 1048576. The value is rounded up to a power of two, at least 64.\n" \
-      "A record occupies 32 bytes in TELEMETRY_DIR. 0 disables records.")     \
+      "Number of records of chunks and messages that a process keeps for\n"   \
+      "'mrail trace', 0 to 1048576. The value is rounded up to a power of\n"  \
+      "two, at least 64. A record occupies 32 bytes in TELEMETRY_DIR. 0\n"    \
+      "disables records.")                                                    \
     X(TELEMETRY_RECORDING, "y", BOOL, telemetry_recording,                    \
       "Write records from the start. With 'n', a process writes records only\n" \
       "while 'mrail trace' follows it, so a killed process leaves none, and\n"  \

@@ -85,8 +85,8 @@ static void side_free(mrail_moe_side_t *side)
     }
 }
 
-/* Allocates buffers that are large enough for all steps. Returns -1 if a count
- * does not fit into an int. */
+/* Allocates buffers that are large enough for all steps. Returns -1 if the
+ * token copies of all ranks might not fit into an int. */
 static int layer_allocate(mrail_moe_layer_t *layer,
                           const mrail_bench_options_t *options, unsigned steps)
 {
@@ -325,7 +325,8 @@ static int run_tokens(mrail_moe_run_t *run)
     run->dropped = run->hottest = 0;
     run->data_ok = 1;
     if (layer_allocate(layer, options, total) < 0) {
-        fprintf(stderr, "mrail bench: a rank would receive 2^31 tokens\n");
+        fprintf(stderr,
+                "mrail bench: --tokens times --top-k must be below 2^31\n");
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     for (int which = 0; which < MRAIL_MOE_NUM_MODES; ++which) {

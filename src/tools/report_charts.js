@@ -168,8 +168,8 @@ function showBandwidth() {
 
 /* ---- failures ---- */
 
-/* Texts name a lane and the id of a peer. Without them, events of many lanes
- * have the same text. */
+/* Removes the lane number and the peer id from an event's text, so that the same
+ * event on many lanes can be shown as one group. */
 function generic(event) {
     return event.text
         .replace(/^path \d+ to peer [0-9a-f]+: /, "path ")

@@ -106,8 +106,8 @@ void trace_table_print(FILE *stream, const trace_process_t *processes,
         }
     }
     if (rows == 0) {
-        fprintf(stream, "no record of %u process%s\n", count,
-                (count == 1) ? "" : "es");
+        fprintf(stream, "no records in the trace rings of %u process%s\n",
+                count, (count == 1) ? "" : "es");
     }
     trace_notes_print(stream, processes, count);
 }

@@ -12,7 +12,7 @@
 #include <uct/base/uct_iov.inl>
 #include <uct/base/uct_md.h>
 
-/* Registration caches for messages of UCX. If UCP has its own cache
+/* Registration caches for messages sent by UCX. If UCP has its own cache
  * (cache_mem_types), that cache covers all transports, and UCX_RCACHE_ENABLE
  * controls it. UCP then asserts that no md has a cache. Older UCP versions
  * expect each md to have one. */

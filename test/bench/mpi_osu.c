@@ -375,8 +375,8 @@ static double batch(const test_t *test, task_t *task, unsigned iterations)
     return slowest_s;
 }
 
-/* Returns the time of one iteration in seconds, measured over as many
- * iterations as that requires. These iterations also open connections and
+/* Returns the time of one iteration in seconds. Doubles the number of iterations
+ * until a batch takes 1 / RAMP_SHARE of the budget. These iterations also open connections and
  * register the memory. */
 static double ramp(const test_t *test, task_t *task, double budget_s)
 {

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Collects the telemetry of an MPI job whose ranks are on two hosts, which are
-# directories of this machine. The clock of one host is an hour ahead. The
-# viewers must show the same data from the archive as from the machine: while
-# the job runs, while a rank is stopped, and after all ranks have been killed.
+# Collects the telemetry of an MPI job that runs on two simulated hosts, each of
+# which is a separate telemetry directory on this machine. The clock of one host
+# is an hour ahead. The viewers must show the same data from the archive as from
+# the machine: while the job runs, while a rank is stopped, and after all ranks
+# have been killed.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,6 +1,6 @@
 /*
- * A preloaded library that makes the n-th system request of coll/mrail after
- * scarce_arm() fail. Requests are for private memory, for shared memory, and
+ * A preloaded library that makes the n-th system request that coll/mrail
+ * makes after scarce_arm() fail. Requests are for private memory, for shared memory, and
  * for the shared-memory file.
  */
 #include "config.h"

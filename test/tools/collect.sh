@@ -1,7 +1,8 @@
 #!/bin/sh
 # Checks mrail collect and the viewers of its archives without MPI jobs. The
-# hosts are directories on this machine, behind a replacement for ssh. Hosts
-# fail and archives are damaged in all the ways that the documents list.
+# hosts are simulated by directories on this machine, which a replacement for
+# ssh reads. Hosts fail and archives are damaged in all the ways that the
+# documents list.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -228,7 +229,7 @@ view job 1 'no process of job beta has telemetry in .*job.tar.gz' top --job beta
 view job 1 'no process or job beta keeps records' trace beta
 view job 1 'no process of job beta has telemetry in .*job.tar.gz' report \
     --json beta
-view job 0 'no record of 4 processes' trace alpha
+view job 0 'no records in the trace rings of 4 processes' trace alpha
 view job 0 ' 0 records of 4 processes' trace -o "$tmp/trace"
 gather missing-job 1 'no process of job gamma left telemetry on these hosts' \
     --job gamma n1 n2

@@ -94,7 +94,7 @@ for words in run bench info top trace report diagnose exporter collect plan acl 
         refused "$words: an unknown option" "unknown" "$@" --no-such-option
 done
 
-# Compare the parameters of the transport.
+# Check that info --config shows every parameter in src/rail/params.h.
 UCX_MRAIL_TIMEOUT=2s run_built info --config >"$tmp/config" 2>&1
 if grep -q '^UCX_MRAIL_TIMEOUT=2s$' "$tmp/config" &&
     grep -q '; default 1s; set in the environment$' "$tmp/config"; then

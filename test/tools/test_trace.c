@@ -255,7 +255,7 @@ static void test_table_without_records(void **state)
 
     trace_table_print(stream, &process, 1);
     fclose(stream);
-    has("no record of 1 process\n");
+    has("no records in the trace rings of 1 process\n");
     has("rank 3: 2 records are not valid\n");
 }
 

@@ -61,14 +61,16 @@ static const number_t numbers[] = {
      "does not need one; a relay costs a copy and the time of a chunk",
      &mca_coll_mrail_settings.relay_threshold},
     {"relay_chunk_size",
-     "bytes of a relay chunk, a multiple of 4096; smaller chunks shorten the "
-     "pipeline and cost more messages",
+     "size of a relay chunk in bytes, a multiple of 4096; smaller chunks "
+     "shorten the pipeline and cost more messages",
      &mca_coll_mrail_settings.relay_chunk_size},
-    {"relay_buffers", "relay chunks of a rank that may be in flight, 1 to 512",
+    {"relay_buffers",
+     "maximum number of relay chunks that a rank may have in flight, 1 to 512",
      &mca_coll_mrail_settings.relay_buffers},
     {"relay_memory",
-     "bytes of shared memory for relays, for each rank of a communicator, and "
-     "of device memory if relays are on GPUs; relay chunks shrink to fit",
+     "maximum bytes of shared memory for relays, for each rank of a "
+     "communicator, and of device memory if relays are on GPUs; relay chunks "
+     "shrink to fit",
      &mca_coll_mrail_settings.relay_memory},
     {"copy_bandwidth",
      "bytes per second that a rank copies through shared memory",

@@ -51,7 +51,9 @@ int mrail_iface_create(mrail_engine_t *engine,
     }
     mrail_ctl_unlock(engine);
     if (index == MRAIL_MAX_IFACES) {
-        mrail_error("more than %u interfaces in one process", MRAIL_MAX_IFACES);
+        mrail_error("this process has opened more than %u UCT interfaces "
+                    "(uct_iface)",
+                    MRAIL_MAX_IFACES);
         free(iface);
         return -EMFILE;
     }

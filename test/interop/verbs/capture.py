@@ -121,8 +121,8 @@ def reads_and_atomics(s):
 
 
 def not_ready(s):
-    """Posts the receive late, so that an RNR NAK follows, and then the packet
-    again."""
+    """Posts the receive late, so that the responder sends an RNR NAK and the
+    requester retransmits the packet."""
     pair = s.pair
     s.answer(ACK, s.psn, syndrome=RNR_NAK)
     s.packet(SEND_ONLY)
