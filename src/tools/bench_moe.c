@@ -174,8 +174,8 @@ static void compute(const mrail_moe_layer_t *layer, unsigned token_ns)
     }
 }
 
-/* The barrier before combine excludes the wait for the slowest experts from its
- * time. */
+/* Runs and times one layer. The barrier before combine excludes the wait for
+ * the slowest experts from the time of combine. */
 static void run_layer(const mrail_moe_run_t *run, MPI_Comm comm,
                       double times_s[])
 {
@@ -251,7 +251,7 @@ static void run_mode(mrail_moe_run_t *run, int which, unsigned step)
     }
 }
 
-/* Each mode goes first in every other step. */
+/* Runs a step in each mode. Each mode goes first in every other step. */
 static void run_step(mrail_moe_run_t *run, unsigned step)
 {
     mrail_moe_layer_t *layer = &run->layer;

@@ -219,8 +219,8 @@ typedef struct figures {
     double p50_s, p99_s; /* over the individual half round trips of all pairs */
 } figures_t;
 
-/* All ranks must call this function. The percentiles are valid only on rank
- * 0. */
+/* Measures the latency. All ranks must call this function. The percentiles are
+ * valid only on rank 0. */
 static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
                         figures_t *figures)
 {

@@ -157,8 +157,8 @@ static int group_order(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* The names of a process's files have a common prefix, and the list is sorted
- * by name. */
+/* Groups the files by process. The names of a process's files have a common
+ * prefix, and the list is sorted by name. */
 static void make_groups(gathering_t *gathering)
 {
     group_t *group = NULL;

@@ -47,7 +47,8 @@ static la_ssize_t output_write(struct archive *archive, void *arg,
     return (la_ssize_t)size;
 }
 
-/* The errors of libarchive are errno values, or -1. */
+/* Returns the last error as a negative errno value. libarchive reports errno
+ * values, or -1. */
 static int error_of(struct archive *archive)
 {
     int number = archive_errno(archive);

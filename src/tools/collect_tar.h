@@ -24,7 +24,7 @@ static inline uint64_t collect_tar_size(uint64_t size)
                                    COLLECT_TAR_BLOCK * COLLECT_TAR_BLOCK;
 }
 
-/* The same for the files of a host. */
+/* Size of all files of a host in an archive without compression. */
 static inline uint64_t collect_tar_files(const collect_host_t *host)
 {
     uint64_t size = 0;

@@ -143,7 +143,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection,
 
 /* ---- clients ---- */
 
-/* MHD closes the connection when it sees the end of the data. */
+/* Shuts down a client's socket. MHD closes the connection when it sees the end
+ * of the data. */
 static void end_client(client_t *client)
 {
     client->is_ending = 1;
@@ -201,8 +202,9 @@ static void on_connection(void *arg, struct MHD_Connection *connection,
     }
 }
 
-/* Without a limit on the whole request, a few clients that occasionally send a
- * byte would occupy all connections. */
+/* Ends connections that exceed the time limit. Without a limit on the whole
+ * request, a few clients that occasionally send a byte would occupy all
+ * connections. */
 static void end_late_clients(server_t *server)
 {
     mrail_ns_t now_ns = mrail_clock_now();

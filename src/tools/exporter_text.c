@@ -66,8 +66,8 @@ static void label_process(labels_t *labels, const mrail_page_t *page)
              program);
 }
 
-/* Prometheus rejects a scrape with two equal series, so only one of two equal
- * rails or lanes of a page is exported. */
+/* Makes the labels of the rails. Prometheus rejects a scrape with two equal
+ * series, so only one of two equal rails or lanes of a page is exported. */
 static void label_rails(labels_t *labels, const mrail_page_t *page)
 {
     char device[EXPORTER_ESCAPED(sizeof(page->rails[0].device))];

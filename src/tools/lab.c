@@ -107,7 +107,8 @@ static void check_fabric(const char *name, const mrail_fabric_t *fabric)
     check_addresses(name, fabric);
 }
 
-/* The fabric is the first operand. Options may precede or follow it. */
+/* Builds a lab and runs the command in it. The fabric is the first operand, and
+ * options may precede or follow it. */
 static int main_run(char **argv)
 {
     options_t options = {.queue = DEFAULT_QUEUE, .seed = 1};

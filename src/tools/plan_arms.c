@@ -189,9 +189,9 @@ static double nics_time(const plan_arms_net_t *net, unsigned way, unsigned node,
     return (bytes > 0) ? bytes / capacity : 0;
 }
 
-/* The time of the node whose NICs need the most time. Unequal NICs are loaded
- * in proportion to their capacities, because the result would otherwise not be
- * a bound. Source: [SABRE]. */
+/* Computes the time of the node whose NICs need the most time. Unequal NICs are
+ * loaded in proportion to their capacities, because the result would otherwise
+ * not be a bound. Source: [SABRE]. */
 static int arm_sabre(plan_arms_net_t *net, plan_arm_t *arm)
 {
     double *bytes = calloc(2 * (size_t)net->num_nodes, sizeof(*bytes));

@@ -71,7 +71,8 @@ static void fill_hotspot(generator_t *generator, unsigned from)
 
 /* ---- zipf ---- */
 
-/* The i-th rank in the order has the i-th weight. */
+/* Generates the weights of the ranks. The i-th rank in the order has the i-th
+ * weight. */
 static int prepare_zipf(generator_t *generator)
 {
     uint64_t *sorted = malloc(generator->num_ranks * sizeof(*sorted));

@@ -46,8 +46,8 @@ proc_threads_t proc_threads(unsigned pid)
     return threads;
 }
 
-/* The state follows the program name, which may contain any
- * characters. */
+/* Reads the state of a process. It follows the program name, which may contain
+ * any characters. */
 char proc_state(unsigned pid)
 {
     char path[64], text[512], state = '?';

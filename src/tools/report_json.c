@@ -1,5 +1,5 @@
-/* The figures of a report as JSON. Times are seconds since the start of the job,
- * except those of names with "epoch". */
+/* The figures of a report as JSON. Times are seconds since the start of the
+ * job, except those of names with "epoch". */
 #include "config.h"
 #include "tools/report.h"
 
@@ -145,7 +145,8 @@ static uint64_t sum_rail(const writer_t *writer, unsigned index,
     return bytes;
 }
 
-/* Each period is [first interval, last interval]. */
+/* Writes the periods in which a rail was down, each as [first interval, last
+ * interval]. */
 static void put_down(mrail_json_t *json, const report_series_t *series,
                      unsigned count)
 {

@@ -248,8 +248,8 @@ static void check_options(const trace_t *trace)
     }
 }
 
-/* An archive does not change: its records are those of one interval, which has
- * already passed. */
+/* Opens the archive as the source of the records. An archive does not change,
+ * so its records are those of one interval, which has already passed. */
 static void open_archive(trace_t *trace)
 {
     trace->view = collect_view_open(COMMAND, trace->archive);

@@ -70,7 +70,8 @@ static void region_dump(void *context, ucs_rcache_t *cache,
 }
 
 #if HAVE_UCS_RCACHE_OPS_T_MERGE
-/* The registration of the merged region needs nothing from the earlier ones. */
+/* Does nothing, because the registration of the merged region needs nothing
+ * from the earlier ones. */
 static void region_merge(void *context, ucs_rcache_t *cache, void *arg,
                          ucs_rcache_region_t *rregion)
 {
@@ -88,9 +89,10 @@ static ucs_rcache_ops_t cache_ops = {
 
 /* ---- life cycle ---- */
 
-/* With a limit for max_unreleased, a thread of UCX would clean all caches of
- * the process, including that of UCP, which UCP reads without the cache's lock.
- * Unmapped memory therefore stays pinned until the next registration. */
+/* Sets the parameters of the cache. With a limit for max_unreleased, a thread
+ * of UCX would clean all caches of the process, including that of UCP, which
+ * UCP reads without the cache's lock. Unmapped memory therefore stays pinned
+ * until the next registration. */
 void uct_mrail_cache_params(ucs_rcache_params_t *params)
 {
     memset(params, 0, sizeof(*params));

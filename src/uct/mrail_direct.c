@@ -399,7 +399,8 @@ static int direct_get(uct_mrail_direct_ep_t *tl_ep, uct_mrail_direct_get_t *get)
     return (ret == 0) ? -EINVAL : ret; /* 0 means that the length is 0 */
 }
 
-/* The callback may terminate the process, so it runs without the lock. */
+/* Reports a lost peer to the callback. It may terminate the process, so it runs
+ * without the lock. */
 static __attribute__((noinline)) void report_loss(void)
 {
     uct_mrail_loss_func_t loss_func = uct_mrail_loss_func;

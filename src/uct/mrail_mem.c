@@ -11,7 +11,8 @@
 /* ---- cache ---- */
 
 #if HAVE_UCX_RCACHE
-/* If the cache cannot be created now, it cannot be created later either. */
+/* Creates the cache, and tries only once: if the cache cannot be created now,
+ * it cannot be created later either. */
 static void cache_create(uct_mrail_md_t *md, const ucs_rcache_params_t *params)
 {
     ucs_status_t status = uct_mrail_cache_create(md->engine, md->reg_mem_types,

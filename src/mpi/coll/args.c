@@ -7,7 +7,8 @@
 
 /* ---- size ---- */
 
-/* Multiplies only once for all ranks, because it runs in every call. */
+/* Returns the size in bytes of the largest message to or from another rank. The
+ * function runs in every call, so it multiplies only once. */
 static uint64_t largest_v(const mca_coll_mrail_args_side_t *side, int ranks,
                           int self)
 {

@@ -63,8 +63,9 @@ static CUresult copy_in(const mrail_cuda_t *cuda, CUstream stream, void *to,
                                     : result;
 }
 
-/* A new context may have the address of a destroyed context. If the streams of
- * a context are invalid, the function therefore recreates them. */
+/* Starts a copy on a stream of the context. If the stream is invalid, the
+ * function recreates it, because a new context may have the address of a
+ * destroyed context. */
 static CUresult copy_with_lock(const mrail_cuda_t *cuda, CUcontext ctx,
                                direction_t direction, void *to,
                                const void *from, size_t bytes, CUevent event)
@@ -248,8 +249,8 @@ static int take_kept(size_t size, mca_coll_mrail_block_t *block)
     return best < MAX_KEPT;
 }
 
-/* The memory does not come from the driver, which would free it together with
- * the context. */
+/* Allocates a block. The memory does not come from the driver, which would free
+ * it together with the context. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block)
 {

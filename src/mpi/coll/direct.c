@@ -343,7 +343,8 @@ static void begin_read(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
     ++op->module->direct->num_reads;
 }
 
-/* After a failed copy within the node, later exchanges avoid these copies. */
+/* Handles a failed copy within the node: the sender sends the bytes as a
+ * message, and later exchanges avoid these copies. */
 static void refuse_peer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     op->module->is_peer_refused = 1;
@@ -370,8 +371,8 @@ static void begin_copy(mca_coll_mrail_op_t *op, slot_t *slot, char *to,
     slot->state = STATE_COPYING;
 }
 
-/* If the sender offers more bytes than this rank expects, check_counts()
- * reports the error later. */
+/* Starts to fetch the offered bytes. If the sender offers more bytes than this
+ * rank expects, check_counts() reports the error later. */
 static void accept_offer(mca_coll_mrail_op_t *op, slot_t *slot)
 {
     const mca_coll_mrail_schedule_entry_t *entry = slot->entry;

@@ -98,7 +98,8 @@ static int start_port_blocks(mca_coll_mrail_gather_t *gather, unsigned far,
     return ret;
 }
 
-/* An operand may arrive twice, which does not change the result. */
+/* Starts the exchange of a reduction's operands with two ranks. An operand may
+ * arrive twice, which does not change the result. */
 static int start_port_words(mca_coll_mrail_gather_t *gather, unsigned from,
                             unsigned to)
 {

@@ -98,7 +98,7 @@ static void fill_side(mca_coll_mrail_side_t *side,
     ompi_datatype_type_size(args->type, &side->size);
 }
 
-/* All conditions are equal on all ranks. */
+/* Executes a call without a plan. All conditions are equal on all ranks. */
 static int call_unplanned(mca_coll_mrail_module_t *module,
                           const mca_coll_mrail_args_t *args)
 {

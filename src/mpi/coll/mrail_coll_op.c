@@ -520,8 +520,8 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     return op;
 }
 
-/* With MPI_IN_PLACE, the contents of the receive buffer are sent, so they are
- * copied before they are overwritten. */
+/* Copies the receive buffer. With MPI_IN_PLACE, its contents are sent, so they
+ * must be saved before they are overwritten. */
 static int copy_in_place(mca_coll_mrail_op_t *op)
 {
     unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);

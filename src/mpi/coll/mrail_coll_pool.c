@@ -75,7 +75,9 @@ static mca_coll_mrail_step_t refuse_devices(mca_coll_mrail_op_t *op,
     return MCA_COLL_MRAIL_PLAN;
 }
 
-/* The ranks compute the same shape, because they have the same schedule. */
+/* Begins to create the pool if the schedule has flows and the existing pool is
+ * too small. All ranks compute the same shape, because they have the same
+ * schedule. */
 mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;

@@ -361,8 +361,8 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_rest = {
 
 /* ---- unchanged records ---- */
 
-/* If the last records equalled those before them, a reduction first determines
- * whether any record has changed. Usually, none has. */
+/* Starts a reduction that determines whether any record has changed. It runs if
+ * the last records equalled those before them. Usually, none has changed. */
 static void same_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;

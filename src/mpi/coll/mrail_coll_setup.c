@@ -111,8 +111,9 @@ static int set_topology(mca_coll_mrail_module_t *module,
     return MRAIL_MIN(ret, 0);
 }
 
-/* A rank that cannot take part need not read the other entries. The other ranks
- * detect its state when they read its entry. */
+/* Builds the topology from the entries of all ranks. A rank that cannot take
+ * part need not read the other entries. The other ranks detect its state when
+ * they read its entry. */
 int mca_coll_mrail_setup_topology(mca_coll_mrail_module_t *module,
                                   struct ompi_communicator_t *comm)
 {

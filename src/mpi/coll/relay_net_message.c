@@ -165,7 +165,8 @@ static void advance_message(request_t *request)
     }
 }
 
-/* If it sets NET_FAILED, the exchange aborts the job. */
+/* Handles the answer to an offer. If the function sets NET_FAILED, the exchange
+ * aborts the job. */
 static void advance_offered(request_t *request)
 {
     mca_coll_mrail_net_peer_t *peer = &request->net->peers[request->peer];

@@ -204,7 +204,8 @@ static int is_on_devices(const mca_coll_mrail_schedule_t *schedule)
            mca_coll_mrail_gpus_serve(&schedule->records);
 }
 
-/* A plan object is valid for only one set of capacities. */
+/* Creates the plan object, or keeps the existing one if no capacity has
+ * changed, because it is valid for only one set of capacities. */
 int mca_coll_mrail_schedule_need_plan(mca_coll_mrail_schedule_t *schedule)
 {
     size_t size = mca_coll_mrail_schedule_num_rails(schedule->topology) *
@@ -247,7 +248,7 @@ int mca_coll_mrail_schedule_need_plan(mca_coll_mrail_schedule_t *schedule)
         &schedule->unplanned);
 }
 
-/* The function assigns the small demands to the rails of their ranks. */
+/* Assigns the small demands to the rails of their ranks. */
 int mca_coll_mrail_schedule_set_background(mca_coll_mrail_schedule_t *schedule)
 {
     int ret = 0;

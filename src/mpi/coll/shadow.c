@@ -108,8 +108,9 @@ static int is_readable(const char *address)
            errno != EFAULT;
 }
 
-/* After device memory is freed, the driver reports its address as host memory.
- * An access by the CPU would crash the process. */
+/* Rejects memory that the CPU cannot read. After device memory is freed, the
+ * driver reports its address as host memory, and an access by the CPU would
+ * crash the process. */
 static int check_host(const mca_coll_mrail_region_t *region)
 {
     return (region->base != 0 ||

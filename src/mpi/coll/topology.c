@@ -384,8 +384,9 @@ static double uplink_part(const mca_coll_mrail_topology_t *topology,
                        : MRAIL_PLAN_UNLIMITED;
 }
 
-/* The bytes of a rail cross the uplinks of both leaves, so the leaf with the
- * smallest part determines the limit. */
+/* Sets the limits of this rank's rails from the topology file. The bytes of a
+ * rail cross the uplinks of both leaves, so the leaf with the smallest part
+ * determines the limit. */
 static void set_limits(mca_coll_mrail_topology_t *topology)
 {
     const mrail_plan_topo_t *file = topology->file;

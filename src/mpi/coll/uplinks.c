@@ -73,7 +73,8 @@ static int is_far(const mca_coll_mrail_topology_t *topology,
                                     topology->world[demand->to]));
 }
 
-/* A piece takes the uplink of the sender's port at both leaves. */
+/* Adds the bytes of a piece to the uplinks that it crosses. It takes the uplink
+ * of the sender's port at both leaves. */
 static void add_piece(mca_coll_mrail_uplinks_t *uplinks,
                       const mca_coll_mrail_topology_t *topology,
                       const mrail_plan_demand_t *demand,

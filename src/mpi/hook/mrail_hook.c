@@ -72,8 +72,8 @@ static int is_file(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* UCX 1.22 and later search this path themselves, so the hook uses the same
- * file. */
+/* Finds the shim in UCX_PLUGIN_PATH. UCX 1.22 and later search this path
+ * themselves, so the hook uses the same file. */
 static int find_in_plugin_path(char *path, size_t size)
 {
     const char *list = getenv("UCX_PLUGIN_PATH");
@@ -196,7 +196,7 @@ static int load_transport(void)
 
 /* ---- component ---- */
 
-/* The user's settings take precedence. */
+/* Sets the variables that the user has not set. */
 static void set(const setting_t *list, unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {

@@ -140,8 +140,8 @@ static void *run(void *arg)
 
 /* ---- life cycle ---- */
 
-/* MPI_Finalize() deletes the attributes of MPI_COMM_SELF first. Source: MPI
- * 3.1, section 8.7.1. */
+/* Stops the thread. MPI_Finalize() calls this function, because it deletes the
+ * attributes of MPI_COMM_SELF first. Source: MPI 3.1, section 8.7.1. */
 static int stop(MPI_Comm comm, int key, void *value, void *extra)
 {
     pthread_mutex_lock(&lock);
