@@ -114,7 +114,6 @@ static void end_episode(mrail_repath_t *repath, mrail_ns_t now_ns,
     const mrail_repath_params_t *params = &repath->params;
 
     if (is_balanced) {
-        ++repath->balanced;
         repath->backoff_ns =
             (repath->moves != 0) ? params->min_backoff_ns : repath->backoff_ns;
     } else {
@@ -141,7 +140,9 @@ static int is_full(const mrail_repath_t *repath, uint64_t sum,
 /* Returns the fraction of the rail's rate below which `num` lanes with equal
  * rates may collide. The rates are equal within start_ppm if each uplink in use
  * has at least four lanes. With n = num / 4 of n + 1 uplinks in use, the lanes
- * reach n / (n + 1) of the rail's rate. */
+ * reach n / (n + 1) of the rail's rate. Fewer lanes per uplink have equal rates
+ * only if their number is a multiple of the uplinks in use, such as 8 lanes on
+ * 4 of 5 uplinks; this case is not detected. */
 static double collided_fraction(const mrail_repath_t *repath, unsigned num)
 {
     unsigned uplinks = MRAIL_MAX(num / 4, 2);
@@ -192,11 +193,19 @@ static int move_slowest(mrail_repath_t *repath, const repath_rates_t *mean,
     return 1;
 }
 
+/* Forgets an open episode or trial. */
+static void abandon(mrail_repath_t *repath)
+{
+    repath->moves = repath->unequal = repath->seen = 0;
+    repath->trial.windows = 0;
+}
+
 static int start_trial(mrail_repath_t *repath, const repath_rates_t *mean,
                        mrail_repath_move_t *move_p)
 {
     repath->trial = (mrail_repath_trial_t){.windows = repath->params.sample,
                                            .lane = mean->slowest,
+                                           .counted = repath->counted,
                                            .mean_sum = mean->sum / repath->seen,
                                            .most_sum = repath->most_sum,
                                            .least_sum = UINT64_MAX};
@@ -221,14 +230,21 @@ static int is_gain(const mrail_repath_t *repath, unsigned num)
                (double)trial->most_sum * (1 + params->gain_ppm / 1e6);
 }
 
-/* Handles a window of a trial. Returns 1 if the lane must move back. */
+/* Handles a window of a trial. Returns 1 if the lane must move back. Windows with
+ * other lanes do not count, because their sums cannot be compared. After too many
+ * of them, the trial ends without a result. */
 static int check_trial(mrail_repath_t *repath, const uint64_t *bytes,
-                       const repath_rates_t *rates, mrail_ns_t now_ns,
-                       mrail_repath_move_t *move_p)
+                       uint64_t saturated, const repath_rates_t *rates,
+                       mrail_ns_t now_ns, mrail_repath_move_t *move_p)
 {
     const mrail_repath_params_t *params = &repath->params;
     mrail_repath_trial_t *trial = &repath->trial;
 
+    if (saturated != trial->counted) {
+        trial->windows =
+            (++trial->skipped > params->sample) ? 0 : trial->windows;
+        return 0;
+    }
     trial->total += rates->sum;
     trial->lane_total += bytes[trial->lane];
     trial->least_sum = MRAIL_MIN(trial->least_sum, rates->sum);
@@ -240,6 +256,10 @@ static int check_trial(mrail_repath_t *repath, const uint64_t *bytes,
         return 0;
     }
     (void)make_move(repath, trial->lane, MRAIL_REPATH_BACK, move_p);
+    if (now_ns > repath->fruitless_ns + params->max_backoff_ns) {
+        repath->fruitless = 0;
+    }
+    repath->fruitless_ns = now_ns;
     if (++repath->fruitless == params->trials) {
         repath->fruitless = 0;
         repath->known_sum = trial->mean_sum;
@@ -308,13 +328,17 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
         --repath->settling;
         return 0;
     }
+    if (now_ns > repath->last_ns + params->min_backoff_ns) {
+        abandon(repath); /* the rates of that time may no longer be valid */
+    }
     last = compare_lanes(repath, bytes, saturated);
     /* A lane without a single byte has a dead path, which failover handles. */
     if (last.num < 2 || last.least == 0 || now_ns < repath->backoff_until_ns) {
         return 0;
     }
+    repath->last_ns = now_ns;
     if (repath->trial.windows != 0) {
-        return check_trial(repath, bytes, &last, now_ns, move_p);
+        return check_trial(repath, bytes, saturated, &last, now_ns, move_p);
     }
     add_window(repath, bytes, saturated, last.sum);
     mean = compare_lanes(repath, repath->total, saturated);
@@ -325,6 +349,8 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
     if (result == RESULT_OPEN) {
         return 0;
     }
+    /* If the capacity is unknown, equal lanes may collide. */
+    repath->balanced += (result == RESULT_BALANCED && capacity != 0);
     if (result == RESULT_BALANCED ||
         repath->moves >= params->max_moves * mean.num) {
         end_episode(repath, now_ns, result == RESULT_BALANCED);

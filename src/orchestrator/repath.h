@@ -96,6 +96,8 @@ extern const mrail_repath_params_t mrail_repath_defaults;
 typedef struct mrail_repath_trial {
     unsigned windows; /* windows until the decision; 0 if there is no trial */
     unsigned lane;
+    unsigned skipped;            /* windows with other lanes */
+    uint64_t counted;            /* lanes that count, in all windows */
     uint64_t mean_sum, most_sum; /* before the move */
     uint64_t least_sum;          /* since the move */
     uint64_t total, lane_total;  /* bytes since the move */
@@ -112,12 +114,14 @@ typedef struct mrail_repath {
     uint64_t counted;
     uint64_t least_sum, most_sum; /* of the bytes of one window */
     unsigned seen;
-    unsigned settling;  /* number of windows still to ignore */
-    unsigned moves;     /* moves in this episode; 0 if no episode is in
+    unsigned settling;       /* number of windows still to ignore */
+    unsigned moves;          /* moves in this episode; 0 if no episode is in
                         * progress */
-    unsigned fruitless; /* trials since the last one with a gain */
-    unsigned last_lane; /* lane of the last move in this episode */
-    unsigned repeats;   /* moves of last_lane after losses */
+    unsigned fruitless;      /* trials since the last one with a gain */
+    mrail_ns_t fruitless_ns; /* time of the last trial without a gain */
+    mrail_ns_t last_ns;      /* last window with lanes that count */
+    unsigned last_lane;      /* lane of the last move in this episode */
+    unsigned repeats;        /* moves of last_lane after losses */
     /* least bytes of a window before the first of these moves */
     uint64_t before_sum;
     mrail_repath_trial_t trial;

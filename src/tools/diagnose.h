@@ -40,8 +40,10 @@ typedef struct diagnose_lane {
     uint64_t peer;
     uint16_t slot; /* number among the lanes to the peer */
     uint16_t rail; /* index */
-    int uplink;    /* number of the uplink of its leaf; -1: no port rules */
+    /* number of the uplink that data from this end takes; -1: no port rules */
+    int uplink;
     diagnose_traffic_t traffic;
+    uint64_t get_bytes; /* of the traffic; their data comes from the peer */
 } diagnose_lane_t;
 
 /* A path that is retired. */
@@ -116,6 +118,7 @@ extern const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES];
 typedef struct diagnose_finding {
     diagnose_cause_t cause;
     int rank;         /* -1 for no particular rank */
+    unsigned ranks;   /* UPLINK_SLOW: number of ranks that see it */
     char subject[64]; /* "rank 3", "rail mlx5_0:1" */
     char evidence[400];
 } diagnose_finding_t;
@@ -137,10 +140,16 @@ int diagnose_check(const diagnose_snapshot_t *snapshot,
 /* ---- shared by the sources ---- */
 
 /* Adds a finding, unless one with the same cause and subject exists. If
- * `subject` is NULL, the subject is the rank. */
-void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
-                  const char *subject, const char *format, ...)
+ * `subject` is NULL, the subject is the rank. Returns the new finding, or NULL
+ * if none was added. */
+diagnose_finding_t *diagnose_add(diagnose_report_t *report,
+                                 diagnose_cause_t cause, int rank,
+                                 const char *subject, const char *format, ...)
     MRAIL_PRINTF(5, 6);
+
+/* Returns the rank with this peer id, or NULL if the snapshot has none. */
+const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,
+                                     uint64_t id);
 
 /* Findings about uplinks. Returns 0 or -ENOMEM. */
 int diagnose_check_uplinks(const diagnose_snapshot_t *snapshot,

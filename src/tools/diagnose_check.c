@@ -48,8 +48,9 @@ static diagnose_finding_t *find(diagnose_report_t *report,
     return NULL;
 }
 
-void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
-                  const char *subject, const char *format, ...)
+diagnose_finding_t *diagnose_add(diagnose_report_t *report,
+                                 diagnose_cause_t cause, int rank,
+                                 const char *subject, const char *format, ...)
 {
     diagnose_finding_t *finding;
     char name[sizeof(finding->subject)];
@@ -61,11 +62,11 @@ void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
         snprintf(name, sizeof(name), "rank %d", rank);
     }
     if (find(report, cause, name) != NULL) {
-        return;
+        return NULL;
     }
     if (report->num_findings == DIAGNOSE_FINDINGS) {
         ++report->more;
-        return;
+        return NULL;
     }
     finding = &report->findings[report->num_findings++];
     finding->cause = cause;
@@ -74,6 +75,7 @@ void diagnose_add(diagnose_report_t *report, diagnose_cause_t cause, int rank,
     va_start(args, format);
     vsnprintf(finding->evidence, sizeof(finding->evidence), format, args);
     va_end(args);
+    return finding;
 }
 
 static int finding_order(const void *a, const void *b)
@@ -252,14 +254,17 @@ static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
     return votes;
 }
 
-/* Returns 1 if an uplink of the rail is slow, which delays the rail. */
-static int has_slow_uplink(const diagnose_report_t *report, const char *rail)
+/* Returns 1 if an uplink of the rail is slow, which delays the rail. If more
+ * ranks see the slow rail than the slow uplink, the rail has another cause. */
+static int has_slow_uplink(const diagnose_report_t *report, const char *rail,
+                           unsigned ranks)
 {
     for (unsigned i = 0; i < report->num_findings; ++i) {
         const diagnose_finding_t *finding = &report->findings[i];
         const char *of = strstr(finding->subject, " of rail ");
 
         if ((finding->cause == DIAGNOSE_UPLINK_SLOW) && (of != NULL) &&
+            (finding->ranks >= ranks) &&
             (strcmp(of + strlen(" of rail "), rail) == 0)) {
             return 1;
         }
@@ -281,7 +286,7 @@ static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
             "carry its traffic",
             votes.down, (votes.down == 1) ? "" : "s", votes.first->rank);
     } else if ((votes.slow > 0) && (2 * votes.slow >= votes.measured) &&
-               !has_slow_uplink(report, name)) {
+               !has_slow_uplink(report, name, votes.slow)) {
         diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
                      "at rank %d it carried %.1f MB/s while work was "
                      "outstanding, where the speed of the other rails would "
@@ -302,8 +307,8 @@ static void check_rails(const diagnose_snapshot_t *snapshot,
     }
 }
 
-static const diagnose_rank_t *peer_of(const diagnose_snapshot_t *snapshot,
-                                      uint64_t id)
+const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,
+                                     uint64_t id)
 {
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         if ((id != 0) && (snapshot->ranks[i].id == id)) {
@@ -316,7 +321,7 @@ static const diagnose_rank_t *peer_of(const diagnose_snapshot_t *snapshot,
 void diagnose_peer_name(const diagnose_snapshot_t *snapshot, uint64_t id,
                         char *text, size_t size)
 {
-    const diagnose_rank_t *peer = peer_of(snapshot, id);
+    const diagnose_rank_t *peer = diagnose_peer(snapshot, id);
 
     if (peer != NULL) {
         snprintf(text, size, "rank %d", peer->rank);
@@ -343,7 +348,7 @@ static void check_path(const diagnose_snapshot_t *snapshot,
                        const diagnose_rank_t *rank, const diagnose_path_t *path,
                        diagnose_report_t *report)
 {
-    const diagnose_rank_t *peer = peer_of(snapshot, path->peer);
+    const diagnose_rank_t *peer = diagnose_peer(snapshot, path->peer);
     char subject[64], other[32];
 
     if (!rank->alive || (rank->state == 'T') ||

@@ -131,6 +131,8 @@ void diagnose_add_records(diagnose_rank_t *rank, mrail_ring_record_t *records,
         lane = lane_of(rank, record);
         if (lane < rank->num_lanes) {
             add_chunk(&rank->lanes[lane].traffic, record, &lanes_until[lane]);
+            rank->lanes[lane].get_bytes +=
+                (record->kind == MRAIL_RING_GET) ? record->length : 0;
         }
     }
 }
@@ -145,7 +147,8 @@ static void fill_rates(const char *command, const char *path,
     free(records);
 }
 
-/* Returns the uplink that port rules give to a lane, or -1 without rules. */
+/* Returns the uplink that port rules give to data that this end sends on a lane,
+ * or -1 without rules. */
 static int uplink_of(const mrail_page_t *page, const mrail_page_lane_t *lane)
 {
     return ((page->uplinks == 0) || (page->uplinks > MRAIL_PORTS_MAX_UPLINKS) ||

@@ -5,7 +5,8 @@
  * differ only in their path between the switches. If one of them is slow, the
  * cause is on that path. With port rules (docs/fabric.md), the source port tells
  * the number of the uplink, and several lanes of an uplink must agree. Without
- * rules, there is no finding, because lanes may share an uplink by chance.
+ * rules, there is no finding, because lanes may share an uplink by chance. The
+ * data of a GET takes the uplink that the peer's source port selects.
  */
 #include "config.h"
 #include "tools/diagnose.h"
@@ -78,17 +79,45 @@ static uplink_votes_t *votes_of(uplink_votes_t *votes, unsigned *count_p,
     return &votes[(*count_p)++];
 }
 
+/* Returns the lane at its other end, or NULL if it is unknown. */
+static const diagnose_lane_t *other_end(const diagnose_snapshot_t *snapshot,
+                                        const diagnose_rank_t *rank,
+                                        const diagnose_lane_t *lane)
+{
+    const diagnose_rank_t *peer = diagnose_peer(snapshot, lane->peer);
+
+    for (unsigned i = 0; (peer != NULL) && (i < peer->num_lanes); ++i) {
+        if ((peer->lanes[i].peer == rank->id) &&
+            (peer->lanes[i].slot == lane->slot)) {
+            return &peer->lanes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Returns the uplink that most of the lane's data took, or -1 if unknown. */
+static int uplink_of(const diagnose_snapshot_t *snapshot,
+                     const diagnose_rank_t *rank, const diagnose_lane_t *lane)
+{
+    const diagnose_lane_t *sender = (2 * lane->get_bytes <= lane->traffic.bytes)
+                                        ? lane
+                                        : other_end(snapshot, rank, lane);
+
+    return (sender == NULL) ? -1 : sender->uplink;
+}
+
 static void vote(uplink_votes_t *votes, unsigned *count_p,
+                 const diagnose_snapshot_t *snapshot,
                  const diagnose_rank_t *rank, const diagnose_lane_t *lane)
 {
+    int number = uplink_of(snapshot, rank, lane);
     double others = rate_of_others(rank, lane);
     uplink_votes_t *uplink;
 
-    if ((lane->uplink < 0) || !is_measured(lane) || (others <= 0)) {
+    if ((number < 0) || !is_measured(lane) || (others <= 0)) {
         return;
     }
-    uplink =
-        votes_of(votes, count_p, rank->rails[lane->rail].name, lane->uplink);
+    uplink = votes_of(votes, count_p, rank->rails[lane->rail].name, number);
     ++uplink->measured;
     if (diagnose_rate(&lane->traffic) < SLOW * others) {
         ++uplink->slow;
@@ -102,12 +131,13 @@ static void vote(uplink_votes_t *votes, unsigned *count_p,
 
 /* Counts the lanes of one rank. Returns the number of uplinks. */
 static unsigned votes_of_rank(uplink_votes_t *votes,
+                              const diagnose_snapshot_t *snapshot,
                               const diagnose_rank_t *rank)
 {
     unsigned count = 0;
 
     for (unsigned i = 0; i < rank->num_lanes; ++i) {
-        vote(votes, &count, rank, &rank->lanes[i]);
+        vote(votes, &count, snapshot, rank, &rank->lanes[i]);
     }
     return count;
 }
@@ -138,19 +168,23 @@ static void add_uplink(const diagnose_snapshot_t *snapshot,
                        const uplink_votes_t *uplink, diagnose_report_t *report)
 {
     char subject[64], peer[32];
+    diagnose_finding_t *finding;
 
     diagnose_peer_name(snapshot, uplink->lane->peer, peer, sizeof(peer));
     snprintf(subject, sizeof(subject), "uplink %d of rail %s", uplink->uplink,
              uplink->rail);
-    diagnose_add(report, DIAGNOSE_UPLINK_SLOW, uplink->rank->rank, subject,
-                 "lane %u from rank %d to %s carried %.1f MB/s while work was "
-                 "outstanding, the other lanes of this rail to it %.1f MB/s; "
-                 "at %u rank%s, %u of %u lanes of this uplink are slow",
-                 uplink->lane->slot, uplink->rank->rank, peer,
-                 diagnose_rate(&uplink->lane->traffic) / 1e6,
-                 uplink->others / 1e6, uplink->ranks,
-                 (uplink->ranks == 1) ? "" : "s", uplink->slow,
-                 uplink->measured);
+    finding = diagnose_add(
+        report, DIAGNOSE_UPLINK_SLOW, uplink->rank->rank, subject,
+        "lane %u from rank %d to %s carried %.1f MB/s while work was "
+        "outstanding, the other lanes of this rail to it %.1f MB/s; "
+        "at %u rank%s, %u of %u lanes of this uplink are slow",
+        uplink->lane->slot, uplink->rank->rank, peer,
+        diagnose_rate(&uplink->lane->traffic) / 1e6, uplink->others / 1e6,
+        uplink->ranks, (uplink->ranks == 1) ? "" : "s", uplink->slow,
+        uplink->measured);
+    if (finding != NULL) {
+        finding->ranks = uplink->ranks;
+    }
 }
 
 int diagnose_check_uplinks(const diagnose_snapshot_t *snapshot,
@@ -168,7 +202,7 @@ int diagnose_check_uplinks(const diagnose_snapshot_t *snapshot,
     }
     own = total + lanes;
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
-        unsigned uplinks = votes_of_rank(own, &snapshot->ranks[i]);
+        unsigned uplinks = votes_of_rank(own, snapshot, &snapshot->ranks[i]);
 
         for (unsigned k = 0; k < uplinks; ++k) {
             add_votes(total, &count, &own[k]);

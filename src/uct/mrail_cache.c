@@ -92,7 +92,10 @@ static ucs_rcache_ops_t cache_ops = {
 /* Sets the parameters of the cache. With a limit for max_unreleased, a thread
  * of UCX would clean all caches of the process, including that of UCP, which
  * UCP reads without the cache's lock. Unmapped memory therefore stays pinned
- * until the next registration. */
+ * until the next registration. Without limits for regions and sizes, UCX keeps
+ * no list of unused regions. Since 1.21, that list would need
+ * UCS_RCACHE_FLAG_NEED_LRU_LOCK, because threads use this cache without a lock
+ * of mrail. */
 void uct_mrail_cache_params(ucs_rcache_params_t *params)
 {
     memset(params, 0, sizeof(*params));

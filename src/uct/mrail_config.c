@@ -25,9 +25,9 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 #if HAVE_UCX_RCACHE
         {"RCACHE", "y",
          "Keep memory registered after use, and reuse the registration when the\n"
-         "same buffer is used again. Unmapped memory is removed from the cache\n"
-         "immediately. Without the cache, planned exchanges use no RDMA READs;\n"
-         "with UCX 1.13, every large transfer registers its buffers on all\n"
+         "same buffer is used again. Unmapped memory is not used again, but may\n"
+         "stay pinned until the next registration. Without the cache, planned\n"
+         "exchanges use no RDMA READs; with UCX 1.13, every large transfer registers its buffers on all\n"
          "rails. For messages, UCX 1.14 and later have a cache of their own\n"
          "(UCX_RCACHE_ENABLE).",
          ucs_offsetof(uct_mrail_md_config_t, rcache_enable),

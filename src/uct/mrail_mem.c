@@ -5,6 +5,7 @@
 #include "uct/mrail_mem.h"
 
 #include "uct/mrail_status.h"
+#include "uct/mrail_tls.h"
 
 #include "cuda/memory.h"
 
@@ -20,8 +21,11 @@ static void cache_create(uct_mrail_md_t *md, const ucs_rcache_params_t *params)
 
     md->want_cache = 0;
     if (status != UCS_OK) {
-        ucs_diag("mrail: cannot create a registration cache: %s",
-                 ucs_status_string(status));
+        if (uct_mrail_may_log()) {
+            ucs_warn("mrail: cannot create a registration cache (%s), so "
+                     "planned exchanges use no RDMA READs",
+                     ucs_status_string(status));
+        }
         md->cache = NULL;
     }
 }

@@ -420,36 +420,149 @@ static void test_hysteresis(void **state)
     mrail_repath_init(&repath, NULL, 2, 1);
     for (unsigned w = 0; w < 15; ++w) {
         assert_false(mrail_repath_window(
-            &repath, w, (w % 3 == 2) ? equal : unequal, 3, 0, &move));
+            &repath, w, (w % 3 == 2) ? equal : unequal, 3, 200, &move));
     }
-    assert_false(mrail_repath_window(&repath, 100, equal, 3, 0, &move));
-    assert_false(mrail_repath_window(&repath, 101, unequal, 3, 0, &move));
-    assert_false(mrail_repath_window(&repath, 102, unequal, 3, 0, &move));
-    assert_true(mrail_repath_window(&repath, 103, unequal, 3, 0, &move));
+    assert_false(mrail_repath_window(&repath, 100, equal, 3, 200, &move));
+    assert_false(mrail_repath_window(&repath, 101, unequal, 3, 200, &move));
+    assert_false(mrail_repath_window(&repath, 102, unequal, 3, 200, &move));
+    assert_true(mrail_repath_window(&repath, 103, unequal, 3, 200, &move));
     assert_int_equal(move.lane, 1);
     /* The window in which the lane moved must not count. */
-    assert_false(mrail_repath_window(&repath, 104, unequal, 3, 0, &move));
+    assert_false(mrail_repath_window(&repath, 104, unequal, 3, 200, &move));
     /* A difference between the two limits continues an episode, but does not
      * start a new one. */
     for (unsigned w = 105; w < 109; ++w) {
-        assert_int_equal(mrail_repath_window(&repath, w, nearly, 3, 0, &move),
+        assert_int_equal(mrail_repath_window(&repath, w, nearly, 3, 200, &move),
                          w == 108); /* after four windows */
     }
     for (unsigned w = 109; w < 120; ++w) {
-        assert_false(mrail_repath_window(&repath, w, equal, 3, 0, &move));
+        assert_false(mrail_repath_window(&repath, w, equal, 3, 200, &move));
     }
     for (unsigned w = 120; w < 200; ++w) {
-        assert_false(mrail_repath_window(&repath, w, nearly, 3, 0, &move));
+        assert_false(mrail_repath_window(&repath, w, nearly, 3, 200, &move));
     }
     assert_int_equal(repath.num_episodes, 1);
     assert_int_equal(repath.num_failed, 0);
     /* The lanes have been balanced for long, so more windows are needed to
      * start an episode. */
     for (unsigned w = 200; w < 219; ++w) {
-        assert_false(mrail_repath_window(&repath, w, unequal, 3, 0, &move));
+        assert_false(mrail_repath_window(&repath, w, unequal, 3, 200, &move));
     }
-    assert_true(mrail_repath_window(&repath, 219, unequal, 3, 0, &move));
+    assert_true(mrail_repath_window(&repath, 219, unequal, 3, 200, &move));
     assert_int_equal(repath.num_episodes, 2);
+}
+
+/* Starts a trial of a lane among eight equal lanes that reach half of the
+ * capacity. */
+static unsigned begin_trial(mrail_repath_t *repath, uint64_t *bytes)
+{
+    mrail_repath_move_t move = {0};
+    unsigned w = 0;
+
+    for (unsigned i = 0; i < 8; ++i) {
+        bytes[i] = 100;
+    }
+    mrail_repath_init(repath, NULL, 8, 1);
+    while (!mrail_repath_window(repath, ++w, bytes, 0xFF, 1600, &move)) {
+        assert_true(w < 10);
+    }
+    assert_int_equal(move.target, MRAIL_REPATH_RANDOM);
+    assert_false(mrail_repath_window(repath, ++w, bytes, 0xFF, 1600, &move));
+    bytes[8] = move.lane;
+    return w;
+}
+
+/* A window without some lanes must neither look like a gain nor like a loss of
+ * the trial. If lanes are gone for good, the trial ends. */
+static void test_lanes_leave_a_trial(void **state)
+{
+    uint64_t bytes[9];
+    mrail_repath_t repath;
+    mrail_repath_move_t move;
+    unsigned w = begin_trial(&repath, bytes), lane = (unsigned)bytes[8];
+
+    /* The lane is held in the first window, and faster afterwards. */
+    bytes[lane] = 0;
+    assert_false(mrail_repath_window(&repath, ++w, bytes, 0xFFu & ~(1u << lane),
+                                     1600, &move));
+    bytes[lane] = 130;
+    for (unsigned i = 0; i < 4; ++i) {
+        assert_false(
+            mrail_repath_window(&repath, ++w, bytes, 0xFF, 1600, &move));
+    }
+    assert_int_equal(repath.trial.windows, 0); /* a gain */
+
+    /* Most lanes are idle in all windows but one. */
+    w = begin_trial(&repath, bytes);
+    lane = (unsigned)bytes[8];
+    for (unsigned i = 0; i < 3; ++i) {
+        uint64_t two = (1ull << lane) | (1ull << ((lane + 1) % 8));
+        uint64_t few[8] = {0};
+
+        few[lane] = few[(lane + 1) % 8] = 100;
+        assert_false(mrail_repath_window(&repath, ++w, few, two, 1600, &move));
+    }
+    for (unsigned i = 0; i < 4; ++i) {
+        assert_int_equal(
+            mrail_repath_window(&repath, ++w, bytes, 0xFF, 1600, &move),
+            i == 3);
+    }
+    assert_int_equal(move.target, MRAIL_REPATH_BACK);
+
+    w = begin_trial(&repath, bytes);
+    for (unsigned i = 0; i < 5; ++i) {
+        assert_int_not_equal(repath.trial.windows, 0);
+        assert_false(
+            mrail_repath_window(&repath, ++w, bytes, 0x7F, 1600, &move));
+    }
+    assert_int_equal(repath.trial.windows, 0);
+}
+
+/* After a pause, the rates before it do not count: a trial does not continue,
+ * and an episode does not move a lane after one window. */
+static void test_pause(void **state)
+{
+    static const uint64_t unequal[2] = {100, 50};
+    uint64_t bytes[9];
+    mrail_repath_t repath;
+    mrail_repath_move_t move;
+    unsigned w = begin_trial(&repath, bytes);
+
+    assert_false(mrail_repath_window(&repath, w + 11 * MRAIL_NS_PER_SEC, bytes,
+                                     0xFF, 1600, &move));
+    assert_int_equal(repath.trial.windows, 0);
+    assert_int_equal(repath.moves, 0);
+
+    mrail_repath_init(&repath, NULL, 2, 1);
+    for (w = 0; w < 3; ++w) {
+        assert_int_equal(
+            mrail_repath_window(&repath, w, unequal, 3, 200, &move), w == 2);
+    }
+    assert_false(mrail_repath_window(&repath, w, unequal, 3, 200, &move));
+    assert_false(mrail_repath_window(&repath, w + 11 * MRAIL_NS_PER_SEC,
+                                     unequal, 3, 200, &move));
+}
+
+/* Lanes whose capacity is unknown may collide equally, so they do not count as
+ * balanced for long. */
+static void test_unknown_capacity(void **state)
+{
+    uint64_t bytes[8];
+    mrail_repath_t repath;
+    mrail_repath_move_t move;
+
+    for (unsigned i = 0; i < 8; ++i) {
+        bytes[i] = 100;
+    }
+    mrail_repath_init(&repath, NULL, 8, 1);
+    for (unsigned w = 0; w < 100; ++w) {
+        assert_false(mrail_repath_window(&repath, w, bytes, 0xFF, 0, &move));
+    }
+    for (unsigned w = 100; w < 103; ++w) {
+        assert_int_equal(
+            mrail_repath_window(&repath, w, bytes, 0xFF, 1600, &move),
+            w == 102);
+    }
 }
 
 int main(void)
@@ -461,6 +574,9 @@ int main(void)
         cmocka_unit_test(test_backs_off),
         cmocka_unit_test(test_leaves_alone),
         cmocka_unit_test(test_hysteresis),
+        cmocka_unit_test(test_lanes_leave_a_trial),
+        cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_unknown_capacity),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,46 @@ static void test_slow_uplink_between_leaves(void **state)
     assert_non_null(strstr(report.findings[0].evidence, "8 of 12 lanes"));
 }
 
+/* The data of GETs comes from the peer, whose lane may take another uplink. If
+ * the snapshot lacks the peer, the uplink is unknown. */
+static void test_slow_uplink_of_gets(void **state)
+{
+    add_lanes();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        for (unsigned k = 0; k < ranks[i].num_lanes; ++k) {
+            diagnose_lane_t *lane = &ranks[i].lanes[k];
+            unsigned from = (unsigned)(lane->peer - 500);
+
+            lane->uplink = (int)((lane->slot + i) % LANES);
+            lane->get_bytes = lane->traffic.bytes;
+            if ((lane->slot + from) % LANES == 2) {
+                lane->traffic.busy_ns = 900 * MS;
+            }
+        }
+    }
+    assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 2 of rail nic0:1");
+    snapshot.num_ranks = 1;
+    assert_none();
+}
+
+/* All ranks see the slow rail, but only one rank the slow uplink. */
+static void test_slow_rail_and_uplink(void **state)
+{
+    add_lanes();
+    for (unsigned k = 0; k < ranks[0].num_lanes; ++k) {
+        if (ranks[0].lanes[k].slot == 2) {
+            ranks[0].lanes[k].traffic.busy_ns = 900 * MS;
+        }
+    }
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rails[0].traffic.bytes = 10 << 20;
+    }
+    check();
+    assert_int_equal(report.num_findings, 2);
+    assert_int_equal(report.findings[0].cause, DIAGNOSE_UPLINK_SLOW);
+    assert_int_equal(report.findings[1].cause, DIAGNOSE_RAIL_SLOW);
+}
+
 /* One lane is not enough. Of two ranks, each has only one to the other. */
 static void test_slow_uplink_of_two_ranks(void **state)
 {
@@ -295,6 +335,8 @@ int main(void)
         TEST(test_slow_peer),
         TEST(test_slow_uplink),
         TEST(test_slow_uplink_between_leaves),
+        TEST(test_slow_uplink_of_gets),
+        TEST(test_slow_rail_and_uplink),
         TEST(test_slow_uplink_of_two_ranks),
         TEST(test_slow_peer_on_uplinks),
         TEST(test_few_slow_lanes),

@@ -39,9 +39,10 @@ typedef struct mrail_moves {
 
 /* Work of the lanes of a pair in a window. */
 typedef struct mrail_move_view {
-    uint64_t bytes[MRAIL_MAX_SLOTS]; /* extrapolated to the whole window */
-    uint64_t counted;                /* lanes with enough work */
-    uint64_t total;                  /* bytes of all lanes */
+    /* Extrapolated to MRAIL_MOVE_WINDOW. On a busy host, windows are longer. */
+    uint64_t bytes[MRAIL_MAX_SLOTS];
+    uint64_t counted; /* lanes with enough work */
+    uint64_t total;   /* bytes of all lanes */
     int is_full;
 } mrail_move_view_t;
 
@@ -102,25 +103,26 @@ static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
             continue;
         }
         view->counted |= 1ull << i;
-        view->bytes[i] = (uint64_t)((double)work.bytes * (double)window_ns /
-                                    (double)work.busy_ns);
+        view->bytes[i] =
+            (uint64_t)((double)work.bytes * (double)MRAIL_MOVE_WINDOW /
+                       (double)work.busy_ns);
         view->is_full &= (work.busy_ns >= window_ns / 100 * MOVE_FULL_BUSY);
     }
 }
 
-/* Returns the bytes that the rail can carry in the window, if these lanes have
- * it to themselves and are always busy. Otherwise returns 0. */
+/* Returns the bytes that the rail can carry in MRAIL_MOVE_WINDOW, if these lanes
+ * have it to themselves and are always busy. Otherwise returns 0. */
 static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                                     const mrail_rail_t *rail,
-                                    unsigned direction, mrail_ns_t window_ns,
+                                    unsigned direction,
                                     const mrail_move_view_t *view)
 {
     uint64_t all = rail->work[direction] -
                    peer->moves->rail_before[rail->index][direction];
 
     return (view->is_full && (view->total >= all / 100 * MOVE_ALONE))
-               ? (uint64_t)((double)rail->speed_bps / 8 * (double)window_ns /
-                            MRAIL_NS_PER_SEC)
+               ? (uint64_t)((double)rail->speed_bps / 8 *
+                            (double)MRAIL_MOVE_WINDOW / MRAIL_NS_PER_SEC)
                : 0;
 }
 
@@ -203,11 +205,10 @@ static MRAIL_CTL void mrail_move_decide(mrail_peer_t *peer, unsigned first,
     int is_back;
 
     mrail_move_look(peer, first, direction, window_ns, &view);
-    if (!mrail_repath_window(
-            &peer->moves->repath[2 * first + direction], now_ns, view.bytes,
-            view.counted,
-            mrail_move_capacity(peer, rail, direction, window_ns, &view),
-            &move)) {
+    if (!mrail_repath_window(&peer->moves->repath[2 * first + direction],
+                             now_ns, view.bytes, view.counted,
+                             mrail_move_capacity(peer, rail, direction, &view),
+                             &move)) {
         return;
     }
     slot = first + move.lane * peer->num_pairs;

@@ -41,7 +41,9 @@ static void export_names(const mrail_engine_t *engine, mrail_page_t *page)
 {
     mrail_page_counter_t *to = page->counters;
 
-    page->uplinks = engine->config.uplinks;
+    page->uplinks = (engine->config.uplinks == MRAIL_SIZE_AUTO)
+                        ? 0
+                        : mrail_config_uplinks(&engine->config);
     page->num_rails = MRAIL_MIN(engine->num_rails, MRAIL_PAGE_RAILS);
     for (unsigned i = 0; i < page->num_rails; ++i) {
         const mrail_rail_attr_t *attr = &engine->rails[i].attr;
