@@ -304,7 +304,9 @@ static void test_cut_off(void **state)
                 fail_msg("%d bytes: %d after %u files", (int)size, ret, count);
             }
             if (ret != 0) {
-                assert_non_null(strstr(error, "it "));
+                assert_true(strstr(error, "truncated") != NULL ||
+                            strstr(error, "not a mrail collect") != NULL ||
+                            strstr(error, "cannot be read") != NULL);
             }
         }
         assert_int_equal(ret, -EINVAL);
