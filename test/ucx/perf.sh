@@ -7,6 +7,8 @@
 port=$(free_port)
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
+[ -x "$ucx_perftest" ] || skip_all 'this UCX has no ucx_perftest'
+
 # A ucx_perftest that was built with MPI (Debian 13) would run as a job of one
 # rank, so the script disables MPI.
 no_mpi=
