@@ -154,6 +154,17 @@ class Script(unittest.TestCase):
         self.assertTrue(
             (self.tree / 'docs/results/data/versions.json').exists())
 
+    def test_no_result(self):
+        """matrix: a run without a result is no row"""
+        self.program('tree/contrib/check', 'exit 1')
+        page = self.tree / 'docs' / 'versions.md'
+        (self.tree / 'docs/results/data').mkdir(parents=True)
+        page.write_text(f'# V\n{versions.FIRST}\n{versions.LAST}\n')
+        status, text = self.matrix('--record', self.pair())
+        self.assertEqual(status, 1)
+        self.assertIn('ended without a result', text)
+        self.assertNotIn('| 1.18.1 |', page.read_text())
+
     def test_builds(self):
         """matrix: sources without an installation are built for release"""
         self.program('source/contrib/configure-release', '''
