@@ -180,10 +180,11 @@ static inline int diagnose_double_order(const void *a, const void *b)
 }
 
 /* Returns the share of its run time that a rank waited for a core, 0 to 1, or
- * 0 if it is unknown. */
+ * 0 if it is unknown or the rank mostly sleeps. */
 static inline double diagnose_delay_share(const diagnose_rank_t *rank)
 {
-    return ((rank->delay < 0) || (rank->run + rank->delay <= 0))
+    /* A rank that mostly sleeps is not delayed by a short wait for a core. */
+    return ((rank->delay < 0) || (rank->run + rank->delay < 0.05))
                ? 0
                : rank->delay / (rank->run + rank->delay);
 }

@@ -356,11 +356,23 @@ static void test_order_of_findings(void **state)
     assert_int_equal(report.findings[2].cause, DIAGNOSE_COMPUTE);
 }
 
+/* A rank that mostly sleeps, and waits for a core for a moment. */
+static void test_sleeping_rank(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].run = ranks[i].delay = 0;
+    }
+    ranks[1].run = 0.002;
+    ranks[1].delay = 0.008;
+    assert_none();
+}
+
 #define TEST(_func) cmocka_unit_test_setup(_func, set_up)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_sleeping_rank),
         TEST(test_nothing),
         TEST(test_stopped),
         TEST(test_ended_job),
