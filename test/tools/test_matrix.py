@@ -154,6 +154,14 @@ class Script(unittest.TestCase):
         self.assertTrue(
             (self.tree / 'docs/results/data/versions.json').exists())
 
+    def test_broken_ucx(self):
+        """matrix: an installation that does not run is named"""
+        self.program('prefix/bin/ucx_info', 'exit 127')
+        status, text = self.matrix(self.pair())
+        self.assertEqual(status, 1)
+        self.assertIn(f'{self.dir}/prefix: ucx_info -v names no version', text)
+        self.assertNotIn('Traceback', text)
+
     def test_no_result(self):
         """matrix: a run without a result is no row"""
         self.program('tree/contrib/check', 'exit 1')

@@ -193,7 +193,8 @@ void test_invalid_parameters(void **state)
 
 void test_invalid_parameters(void **state)
 {
-    skip(); /* without UCX's parameter checks, no transport checks them */
+    print_message("this UCX was configured without parameter checks\n");
+    skip();
 }
 
 #endif
