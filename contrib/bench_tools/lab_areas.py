@@ -72,10 +72,10 @@ await_bytes()
     done
 }
 '''
-# $1 is the length of the interval, and $2 the seconds before it starts, counted from
-# the first 20 MB over uplinks. Each further word is a command. The commands run at
-# the same time, and all of them must run until the interval ends. The output of
-# the first command contains the times; the other commands end with the lab.
+# $1 is the length of the interval in seconds. It starts $2 seconds after the uplinks
+# of leaf l1 have sent 20 MB. Each further word is a command. The commands run at
+# the same time, and all of them must still be running when the interval ends. The
+# output of the first command contains the times; the other commands end with the lab.
 RUN = BEGIN + '''interval=$1 warm=$2
 shift 2
 for job; do
@@ -98,7 +98,7 @@ exit "${status:-0}"'''
 
 
 def scaled(fabric, factor):
-    """Returns the text of a fabric with all rates in MB/s multiplied."""
+    """Returns the text of a fabric with every rate in MB/s multiplied by `factor`."""
     return re.sub(r'\b([0-9.]+)MB\b',
                   lambda rate: f'{float(rate[1]) * factor:g}MB', fabric)
 

@@ -82,7 +82,8 @@ class Simulation:
                          least=over * result['min_time_s'] / result['time_s'])
 
     def failures(self, _):
-        """Adds a ring in which one of eight uplinks is down from the start."""
+        """Adds samples for a ring with one of the eight uplinks of leaf l1 down from
+        the start, with and without --drop."""
         for name, options in (('drop', ['--drop']), ('through', [])):
             result = self.run('ring', ['dnlb'], '--fail', 'l1:0@0s',
                               *options)['dnlb']

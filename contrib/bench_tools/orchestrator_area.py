@@ -1,7 +1,7 @@
-"""The area orchestrator: the plan and other methods for an exchange, as predicted by
-`mrail plan --compare`, by the skew of the exchange.
+"""The orchestrator area compares the plan with other methods, for exchanges of varying
+skew, as predicted by `mrail plan --compare`.
 
-The figures follow from the inputs alone, so one run of each is enough.
+The figures follow from the inputs alone, so a single run suffices.
 """
 import json
 

@@ -42,12 +42,12 @@ def check_values(values):
 
 
 def percentile(values, percent):
-    """Returns the smallest value that at least `percent` per cent of all values
-    do not exceed.
+    """Returns the smallest value v such that at least `percent` % of the values
+    are <= v.
 
     percent: in (0, 100]. The result is always one of the values (nearest rank),
-    so interpolation does not invent a tail. Raises ValueError under the same
-    conditions as median().
+    so interpolation does not invent a tail. Raises ValueError if percent is out of
+    range, and under the same conditions as median().
     """
     check_values(values)
     if not 0 < percent <= 100:

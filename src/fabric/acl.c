@@ -221,8 +221,9 @@ int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size)
     }
     if (acl->num_ingress == 0 || acl->num_ingress % acl->num_uplinks != 0) {
         snprintf(why, why_size,
-                 "%u ports, %u links to each leaf: list all links of the first "
-                 "leaf, then all links of the next leaf",
+                 "the number of ports (%u) must be a nonzero multiple of the "
+                 "links to each leaf (%u): list all links of the first leaf, "
+                 "then all links of the next leaf",
                  acl->num_ingress, acl->num_uplinks);
         return -EINVAL;
     }

@@ -14,8 +14,8 @@
 
 /* ---- Conditions ---- */
 
-/* Returns 1 if the line is only for packets of an invalid connection. The
- * packets of lanes are valid. */
+/* Returns 1 if the line matches only packets in conntrack state invalid. The
+ * packets of lanes are never in this state. */
 static int is_invalid_state(const acl_line_t *line)
 {
     return ACL_HAS(line, acl_find_word(line, "state"), "state", "invalid") &&
@@ -48,7 +48,7 @@ static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
            acl_linux_is_roce_port(reader, line, ret_p);
 }
 
-/* Returns 1 if the line is only for some ports of the switch. */
+/* Returns 1 if the line matches only packets of some ports of the switch. */
 static int has_interface(const acl_line_t *line)
 {
     return ACL_HAS_ANY(line, "iifname", "iif", "iifgroup", "oifname", "oif",
@@ -69,8 +69,8 @@ static unsigned rule_start(const acl_line_t *line)
                                               ACL_HAS(line, at - 2, "inet")));
 }
 
-/* Returns 1 if the line takes every packet with its source ports. Unknown words
- * may be conditions. */
+/* Returns 1 if the line applies to every packet with its source ports. Unknown
+ * words may be conditions. */
 static int is_certain(const acl_line_t *line)
 {
     static const char *const words[] = {

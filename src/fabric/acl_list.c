@@ -67,7 +67,8 @@ static int read_range(acl_reader_t *reader, const acl_line_t *line,
     return 0;
 }
 
-/* Reads "range A B", "eq N", "gt N", "lt N", "neq N" or no ports at *at_p. */
+/* Reads "range A B", "eq N", "gt N", "lt N", "neq N", or nothing, which means
+ * all ports, at *at_p. */
 static int read_ports(acl_reader_t *reader, const acl_line_t *line,
                       unsigned *at_p, port_set_t *ports)
 {

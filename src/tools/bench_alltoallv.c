@@ -43,8 +43,8 @@ static int offsets_of(const int *counts, int ranks, int *offsets,
     return 0;
 }
 
-/* Fills the counts and allocates the buffers for one size. Returns -1 if a
- * count does not fit into an int. */
+/* Fills in the counts and offsets, and allocates the buffers, for one size.
+ * Returns -1 if the size, a count or an offset does not fit into an int. */
 static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
                          uint64_t size, mrail_bench_memory_t memory)
 {

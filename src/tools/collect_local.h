@@ -1,4 +1,5 @@
-/* mrail collect: the telemetry of this machine, as a host of an archive. */
+/* mrail collect adds the telemetry of this machine to an archive, as one of its
+ * hosts. */
 #ifndef MRAIL_TOOLS_COLLECT_LOCAL_H
 #define MRAIL_TOOLS_COLLECT_LOCAL_H
 

@@ -259,7 +259,9 @@ void report_record(report_model_t *model, report_process_t *process,
         (record->kind & MRAIL_RING_FAILED)) {
         return;
     }
-    /* The last update of the page may be older than the record. */
+    /* rail->before counts bytes of the page that no record has explained. A
+     * record may be newer than the page, so they may include only a part of its
+     * bytes. */
     before = MRAIL_MIN(rail->before, record->length);
     rail->before -= before;
     rail->bytes += record->length - before;

@@ -1,5 +1,6 @@
 /*
- * The memory domain and the component "mrail": all rails of this process.
+ * The component "mrail" and its memory domain, which represents all rails of
+ * this process.
  */
 #ifndef UCT_MRAIL_MD_H
 #define UCT_MRAIL_MD_H

@@ -52,9 +52,9 @@ MRAIL_EXPORT const uct_mrail_direct_ops_t *uct_mrail_direct(void)
     return (direct_func == NULL) ? NULL : direct_func();
 }
 
-/* Possible locations of the transport, relative to this file's directory: the
- * same directory (build tree), or <libdir>/mrail if this file is in
- * <libdir>/ucx. */
+/* Directories that may contain the transport, relative to the directory of the
+ * shim's library: the same directory (build tree), or <libdir>/mrail if the
+ * shim is in <libdir>/ucx. */
 static const char *const places[] = {"", "../mrail/"};
 
 /* Finds the transport's file. Returns 1 with its name in `path`. If the file

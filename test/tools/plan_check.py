@@ -38,7 +38,7 @@ def read_demands(path):
 
 
 def links_of(piece, sender, receiver, node_ranks):
-    """Returns the links that a piece crosses, identified by kind and ends."""
+    """Yields the links that a piece crosses, identified by kind and ends."""
     at = sender
     if piece["relay_out"] is not None:
         yield from hop(at, piece["relay_out"])

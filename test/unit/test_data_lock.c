@@ -33,8 +33,8 @@ static void count_one(shared_t *shared)
     --shared->holders;
 }
 
-/* Waits until the first caller has released and reacquired the lock. The other
- * thread thus contends with it at every point of its loop. */
+/* Waits until the callers have taken the lock five more times, so that this
+ * thread contends with them at every point of their loop. */
 static void let_call(const shared_t *shared)
 {
     uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);

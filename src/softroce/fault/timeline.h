@@ -34,8 +34,8 @@ typedef struct sroce_fault_ops {
                     int healthy);
     void (*apply)(void *arg, unsigned dev, sroce_fault_setting_t setting,
                   uint64_t value);
-    /* Reports that a step starts or ends on device `dev`, or on all its devices
-     * (SROCE_FAULT_ALL_DEVS). May be NULL. */
+    /* Reports that a step starts or ends on device `dev`, or, with
+     * SROCE_FAULT_ALL_DEVS, on all devices of the step. May be NULL. */
     void (*note)(void *arg, mrail_ns_t at_ns, const sroce_fault_step_t *step,
                  unsigned dev, sroce_fault_event_t note);
     void *arg;

@@ -1,10 +1,12 @@
 /*
- * Access to the real libibverbs. Every replaced function begins with
+ * Access to the real libibverbs. A replacement of one of its functions begins
+ * with
  *
  *     SROCE_PASS(ibv_alloc_pd, context);
  *
- * If there is no session, this returns the result of the real function, so that
- * the library is inert.
+ * Without a session, this returns the result of the real function, so that the
+ * library is inert. A replacement calls SROCE_REAL() itself if it returns void,
+ * or if an older libibverbs may lack the function; the result is then NULL.
  */
 #ifndef MRAIL_SROCE_REAL_H
 #define MRAIL_SROCE_REAL_H
