@@ -1,5 +1,5 @@
-"""Rows of docs/versions.md: with which versions of UCX and Open MPI the tests
-have run. Pure: texts in, texts out."""
+"""Generates the rows of docs/versions.md, which show the versions of UCX and Open
+MPI with which the tests have run. The functions convert texts, and access no files."""
 import collections
 import json
 import re

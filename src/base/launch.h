@@ -3,7 +3,7 @@
  * launcher: Open MPI's mpirun, PMIx (prterun, srun --mpi=pmix), PMI (MPICH's
  * mpiexec, srun --mpi=pmi2) or Slurm's srun.
  *
- * Pure: the environment is an argument.
+ * The functions do not read the environment, which is an argument.
  */
 #ifndef MRAIL_BASE_LAUNCH_H
 #define MRAIL_BASE_LAUNCH_H

@@ -2,9 +2,9 @@
  * Numbers as users type them: counts, sizes, fractions, times, rates, and
  * ranges of sizes. Every `mrail` command uses these functions to read numbers.
  *
- * Pure: the functions convert text to values. Unless stated otherwise, they
- * return 0, -EINVAL if the text is malformed, or -ERANGE if the number is out
- * of bounds. They write *value_p only on success.
+ * Unless stated otherwise, the functions return 0, -EINVAL if the text is
+ * malformed, or -ERANGE if the number is out of bounds. They write *value_p
+ * only on success.
  */
 #ifndef MRAIL_BASE_NUMBER_H
 #define MRAIL_BASE_NUMBER_H

@@ -3,8 +3,8 @@
  * project (topology, demand, fabric) use it. '#' starts a comment, and blanks
  * separate words. Line numbers include empty lines.
  *
- * Pure: the functions split text into words. If the text is invalid, line->why
- * contains the message, which the caller prefixes with "NAME:LINE: ".
+ * The text is an argument; the parser reads no files. If the text is invalid,
+ * line->why contains the message, which the caller prefixes with "NAME:LINE: ".
  */
 #ifndef MRAIL_BASE_TEXT_H
 #define MRAIL_BASE_TEXT_H

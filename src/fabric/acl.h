@@ -4,8 +4,8 @@
  * range. Source: [CTCCL] 3.2 and 4.1.
  *
  * The segments come from orchestrator/ports.h, so rules and lanes always agree.
- * Pure: the writer converts options to text, and the reader converts text to a
- * report.
+ * The writer converts options to text, and the reader converts text to a
+ * report. Neither contacts a switch.
  */
 #ifndef MRAIL_FABRIC_ACL_H
 #define MRAIL_FABRIC_ACL_H

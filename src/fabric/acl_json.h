@@ -2,8 +2,8 @@
  * A small JSON reader (RFC 8259) that reports the line of each value. The
  * tools' JSON library does not report line numbers, which findings need.
  *
- * The reader is pure and allocates no memory. It copies names and values into
- * the caller's buffers, and truncates them to the buffer size.
+ * The reader allocates no memory. It copies names and values into the caller's
+ * buffers, and truncates them to the buffer size.
  */
 #ifndef MRAIL_FABRIC_ACL_JSON_H
 #define MRAIL_FABRIC_ACL_JSON_H

@@ -5,8 +5,7 @@
  * lower bound on the time of an exchange, and ideal packet spraying amounts to
  * a flow over bundles.
  *
- * A pod is a connected component of the fabric without its cores. The functions
- * are pure.
+ * A pod is a connected component of the fabric without its cores.
  */
 #ifndef MRAIL_FABRIC_BUNDLE_H
 #define MRAIL_FABRIC_BUNDLE_H

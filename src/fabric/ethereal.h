@@ -8,8 +8,7 @@
  * carries the same load as under optimal packet spraying. This adds the minimum
  * number of pieces: r (s - g)/g.
  *
- * Pure: time and random numbers are arguments. Any thread may call the
- * functions.
+ * Time and random numbers are arguments. Any thread may call the functions.
  */
 #ifndef MRAIL_FABRIC_ETHEREAL_H
 #define MRAIL_FABRIC_ETHEREAL_H

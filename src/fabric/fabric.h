@@ -6,8 +6,8 @@
  * above, so a packet goes up, turns once, and goes down. mrail-fabric(5)
  * describes the text format.
  *
- * Pure: converts text to a description. A parsed fabric is immutable, and any
- * thread may read it.
+ * The parser converts text to a description without I/O. A parsed fabric is
+ * immutable, and any thread may read it.
  */
 #ifndef MRAIL_FABRIC_FABRIC_H
 #define MRAIL_FABRIC_FABRIC_H

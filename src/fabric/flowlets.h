@@ -6,7 +6,7 @@
  * flowlets. If the fullest path receives X of the N m flowlets, the slowdown is
  * X/m. Equation (1) approximates it by 1 + z/sqrt(m), with z = Phi^-1(1 - 1/N).
  *
- * The functions are pure, and any thread may call them.
+ * The functions have no state, and any thread may call them.
  */
 #ifndef MRAIL_FABRIC_FLOWLETS_H
 #define MRAIL_FABRIC_FLOWLETS_H

@@ -9,8 +9,8 @@
  * rates of its flows, then the next link, and so on. Rates change when a group
  * starts or ends. Source: Bertsekas and Gallager, Data Networks, 6.5.2.
  *
- * The model is pure and deterministic, but not thread-safe. Times are in
- * seconds, rates in bytes per second.
+ * The model is deterministic, but not thread-safe. Times are in seconds, rates
+ * in bytes per second.
  */
 #ifndef MRAIL_FABRIC_FLUID_H
 #define MRAIL_FABRIC_FLUID_H

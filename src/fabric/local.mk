@@ -1,5 +1,5 @@
 # src/fabric: descriptions of switch fabrics, switch rules, and flows through
-# fabrics. Pure: base and orchestrator only.
+# fabrics. It uses only base and orchestrator, and has no I/O and no clock.
 noinst_LTLIBRARIES += libmrail-fabric.la
 libmrail_fabric_la_SOURCES = \
     src/fabric/acl.c src/fabric/acl.h src/fabric/acl_applied.c \

@@ -12,7 +12,7 @@
  *
  * "@even", "@odd" or "@FIRST-LAST" after the name selects hosts, counted from
  * 0, so that several jobs can run on one fabric. Each message is divided
- * equally over the rails that both hosts have. The functions are pure.
+ * equally over the rails that both hosts have.
  */
 #ifndef MRAIL_FABRIC_PATTERN_H
 #define MRAIL_FABRIC_PATTERN_H

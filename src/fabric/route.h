@@ -15,13 +15,12 @@
  *   spine VRFs.
  * - A spine below a core hashes packets from the core over its links to the
  *   leaf, because VRFs do not apply to them. Only in MRAIL_ROUTE_ETHEREAL, the
- *   spine keeps the position of the uplink of the port's leaf segment
+ *   spine keeps the position of the leaf uplink that the source port selects
  *   (docs/decisions/0038-ethereal-below-cores.md). Sources: [CTCCL] 3.2 and
  *   4.1, [Ethereal] 3.2; ports from orchestrator/ports.h.
  *
  * A directed link has the number 2 * link on the way up, and 2 * link + 1 on
- * the way down. The functions are pure. Only mrail_router_link() changes a
- * router.
+ * the way down. Only mrail_router_link() changes a router.
  */
 #ifndef MRAIL_FABRIC_ROUTE_H
 #define MRAIL_FABRIC_ROUTE_H

@@ -5,8 +5,8 @@
  * Source ports come from src/orchestrator, which the transport uses as well.
  * Splitting is modelled separately: lanes pull from a message, or ethereal.c
  * splits it. Rates are max-min fair (fluid.h). Packets, queues, congestion
- * control and PFC are not modelled. The simulation is pure and deterministic:
- * the same seed gives the same result.
+ * control and PFC are not modelled. The simulation is deterministic: the same
+ * seed gives the same result.
  */
 #ifndef MRAIL_FABRIC_SIMULATE_H
 #define MRAIL_FABRIC_SIMULATE_H

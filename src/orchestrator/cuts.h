@@ -1,4 +1,4 @@
-/* Divides a range of bytes among lanes. The functions are pure. */
+/* Divides a range of bytes among lanes. */
 #ifndef MRAIL_ORCHESTRATOR_CUTS_H
 #define MRAIL_ORCHESTRATOR_CUTS_H
 

@@ -1,4 +1,4 @@
-/* Digest of a list of demands. The functions are pure. */
+/* Computes the digest of a list of demands. */
 #ifndef MRAIL_ORCHESTRATOR_DIGEST_H
 #define MRAIL_ORCHESTRATOR_DIGEST_H
 

@@ -5,7 +5,7 @@
  * order of operations on every platform, so the results are identical.
  *
  * Rows have `width` slots: a multiple of MRAIL_KERNELS_VECTOR, at most
- * MRAIL_KERNELS_MAX_WIDTH. The functions are pure.
+ * MRAIL_KERNELS_MAX_WIDTH.
  */
 #ifndef MRAIL_ORCHESTRATOR_KERNELS_H
 #define MRAIL_ORCHESTRATOR_KERNELS_H

@@ -1,5 +1,5 @@
-# src/orchestrator: the planner and the choice of source ports.  Pure: base
-# only, no I/O, no clock.
+# src/orchestrator: the planner and the choice of source ports.  It uses only
+# base, and has no I/O and no clock.
 noinst_LTLIBRARIES += libmrail-orchestrator.la libmrail-planner.la
 libmrail_orchestrator_la_SOURCES = \
     src/orchestrator/ports.c src/orchestrator/ports.h \

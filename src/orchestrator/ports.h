@@ -9,8 +9,8 @@
  * reduces the segment index first, which gives the same ports wherever (3)
  * holds.
  *
- * All functions are pure, and any thread may call them. Arguments outside the
- * stated ranges are programming errors, caught by assertions. Only
+ * The functions have no state, and any thread may call them. Arguments outside
+ * the stated ranges are programming errors, caught by assertions. Only
  * mrail_ports_check() accepts unchecked values, from the user's configuration.
  */
 #ifndef MRAIL_ORCHESTRATOR_PORTS_H

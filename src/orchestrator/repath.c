@@ -230,9 +230,9 @@ static int is_gain(const mrail_repath_t *repath, unsigned num)
                (double)trial->most_sum * (1 + params->gain_ppm / 1e6);
 }
 
-/* Handles a window of a trial. Returns 1 if the lane must move back. A window in
- * which a different set of lanes was saturated does not count, because its sum
- * is not comparable. After too many such windows, the trial ends without a
+/* Handles a window of a trial. Returns 1 if the lane must move back. A window
+ * in which a different set of lanes was saturated does not count, because its
+ * sum is not comparable. After too many such windows, the trial ends without a
  * result. */
 static int check_trial(mrail_repath_t *repath, const uint64_t *bytes,
                        uint64_t saturated, const repath_rates_t *rates,

@@ -32,8 +32,8 @@
  * After an unsuccessful episode, the controller backs off, because paths are
  * not the cause.
  *
- * Pure: time, rates and random numbers are arguments. Not thread-safe. Related
- * work: flow migration in [Ethereal] 3.3; docs/fabric.md.
+ * Time, rates and random numbers are arguments. The functions are not
+ * thread-safe. Related work: flow migration in [Ethereal] 3.3; docs/fabric.md.
  */
 #ifndef MRAIL_ORCHESTRATOR_REPATH_H
 #define MRAIL_ORCHESTRATOR_REPATH_H

@@ -1,7 +1,7 @@
 /*
- * The path of a copy through a node: the link directions that it occupies, and
- * the time at which its bytes have crossed these links. The functions are pure:
- * time is an argument.
+ * Models the path of a copy through a node: the link directions that it
+ * occupies, and the time at which its bytes have crossed these links. The
+ * current time is an argument.
  */
 #ifndef MRAIL_SGPU_PATH_H
 #define MRAIL_SGPU_PATH_H

@@ -1,9 +1,9 @@
 /*
  * The functions that software GPUs support, each with the CUDA release in which
  * it appeared. cuGetProcAddress returns the newest variant that the caller's
- * release knows. If the table contains both a plain name and a _v2 name, the two
- * have the same binary interface. The exception is cuGetProcAddress_v2, which
- * has an additional parameter.
+ * release knows. If the table contains both a plain name and a _v2 name, the
+ * two have the same binary interface. The exception is cuGetProcAddress_v2,
+ * which has an additional parameter.
  */
 #ifndef MRAIL_SGPU_SERVED_H
 #define MRAIL_SGPU_SERVED_H

@@ -219,8 +219,8 @@ mrail_page_status_t mrail_calls_read(const char *path, mrail_calls_t *calls);
 mrail_page_status_t mrail_calls_read_fd(int fd, mrail_calls_t *calls);
 
 /* Checks `calls`, a copy that was made after `before` and before `after`, and
- * converts its times: now_ticks and now_ns are the same instant. Pure. Returns
- * ALIVE, OTHER or BROKEN. */
+ * converts its times: now_ticks and now_ns are the same instant. Returns ALIVE,
+ * OTHER or BROKEN. */
 mrail_page_status_t mrail_calls_check(mrail_calls_t *calls,
                                       const mrail_calls_t *before,
                                       const mrail_calls_t *after,

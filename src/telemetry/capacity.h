@@ -1,7 +1,7 @@
 /*
  * Live bandwidth of one direction of a rail. The estimate falls when the rail
  * degrades or carries other traffic, rises when a higher rate is observed, and
- * expires without samples. Pure: times are arguments. The caller serialises the
+ * expires without samples. Times are arguments. The caller serialises the
  * updates of a flow; any thread may call mrail_tele_flow_live().
  *
  * Each large chunk is reported when it is posted and when its completion is

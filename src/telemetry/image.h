@@ -41,13 +41,13 @@ mrail_page_status_t mrail_image_calls(int fd, uint64_t clock_ns,
 mrail_page_status_t mrail_image_plans(int fd, mrail_image_t *image);
 
 /* Checks the format of an image. The contents may still have any value, as in
- * a file. Returns ALIVE, OTHER or BROKEN. Pure. */
+ * a file. Returns ALIVE, OTHER or BROKEN. */
 mrail_page_status_t mrail_image_check(mrail_tele_kind_t kind, const void *data,
                                       size_t size);
 
 /* Adds `shift_ns` to all times of an image that mrail_image_check() accepted,
  * to align the clocks of two hosts. Times of 0 remain 0, and results are
- * clamped to [1, MRAIL_CALLS_MAX_NS]. Pure. */
+ * clamped to [1, MRAIL_CALLS_MAX_NS]. */
 void mrail_image_shift(mrail_tele_kind_t kind, void *data, size_t size,
                        int64_t shift_ns);
 

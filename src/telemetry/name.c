@@ -1,4 +1,4 @@
-/* The names of telemetry files. Pure. */
+/* Parses and writes the names of telemetry files. */
 #include "config.h"
 #include "telemetry/file.h"
 

@@ -109,8 +109,8 @@ static inline uint64_t mrail_plans_number(const mrail_plans_comm_t *comm)
 mrail_page_status_t mrail_plans_read_fd(int fd, mrail_plans_t *plans);
 
 /* Checks `plans`, a copy that was made after `before` and before `after`, which
- * are copies of `begun` and `done` of each communicator. Pure. Returns ALIVE,
- * OTHER or BROKEN. */
+ * are copies of `begun` and `done` of each communicator. Returns ALIVE, OTHER
+ * or BROKEN. */
 typedef struct mrail_plans_counts {
     uint64_t begun[MRAIL_PLANS_COMMS], done[MRAIL_PLANS_COMMS];
 } mrail_plans_counts_t;

@@ -1,9 +1,9 @@
 /*
- * The trace ring of a process: one record for each chunk of a PUT or GET, and
- * for each batch of active messages, with the times of post and completion. One
- * process writes the ring. Any number of processes may read it, and the writer
- * is not aware of them. Pure: the memory, the times and the copies are
- * arguments.
+ * The trace ring of a process contains one record for each chunk of a PUT or
+ * GET, and for each batch of active messages, with the times of post and
+ * completion. One process writes the ring. Any number of processes may read it,
+ * and the writer is not aware of them. The functions map no file and read no
+ * clock: the memory of the ring and the times are arguments.
  *
  *   header | record 0 | record 1 | ... | record num_records - 1
  *

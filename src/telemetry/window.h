@@ -1,6 +1,6 @@
 /*
- * Throughput of a lane over its last W completed chunks. The functions are
- * pure, and the owner serialises the calls. Source: [ICCL] 3.4 (W = 8).
+ * Measures the throughput of a lane over its last W completed chunks. Times are
+ * arguments, and the owner serialises the calls. Source: [ICCL] 3.4 (W = 8).
  *
  * In mrail_tele_window_t, which belongs to the progress thread, W is a
  * compile-time constant. The functions mrail_tele_sums_*() take the samples and

@@ -1,6 +1,6 @@
 /*
- * How far the clock of another host is ahead, from timestamps that two
- * processes exchanged. Pure.
+ * Computes how far the clock of another host is ahead, from timestamps that two
+ * processes exchanged.
  *
  * Each exchange gives an interval that contains the difference, because the
  * other host read its clock after the request was sent, and before the answer

@@ -1,4 +1,4 @@
-/* mrail collect: how hosts share the size of an archive. Pure. */
+/* mrail collect divides the maximum size of an archive among the hosts. */
 #ifndef MRAIL_TOOLS_COLLECT_SHARE_H
 #define MRAIL_TOOLS_COLLECT_SHARE_H
 

@@ -1,6 +1,7 @@
 /*
- * Demands of the alltoallv benchmark: the bytes that each rank sends to each
- * other rank. Pure: every rank computes the same demands.
+ * Computes the demands of the alltoallv benchmark, which are the bytes that
+ * each rank sends to each other rank. The functions are deterministic: every
+ * rank computes the same demands.
  */
 #ifndef MRAIL_TOOLS_DEMAND_H
 #define MRAIL_TOOLS_DEMAND_H

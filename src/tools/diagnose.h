@@ -10,7 +10,8 @@
  *                      diagnose_late.c
  *   diagnose_show.c    findings as text and as JSON
  *
- * The sources of findings are pure. Sources: [ICCL] 3.4 and 6.
+ * Only diagnose_read.c and diagnose_rails.c access files: findings depend on
+ * the snapshot alone. Sources: [ICCL] 3.4 and 6.
  */
 #ifndef MRAIL_TOOLS_DIAGNOSE_H
 #define MRAIL_TOOLS_DIAGNOSE_H
@@ -133,7 +134,7 @@ typedef struct diagnose_report {
                        */
 } diagnose_report_t;
 
-/* Finds the causes of delay in a snapshot. Returns 0 or -ENOMEM. Pure. */
+/* Finds the causes of delay in a snapshot. Returns 0 or -ENOMEM. */
 int diagnose_check(const diagnose_snapshot_t *snapshot,
                    diagnose_report_t *report);
 
@@ -202,7 +203,7 @@ typedef struct diagnose_gaps {
 diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm);
 
 /* Adds records of the trace ring to the traffic of a rank's rails and lanes.
- * Only the chunks of the last seconds count. Sorts the records. Pure. */
+ * Only the chunks of the last seconds count. Sorts the records in place. */
 void diagnose_add_records(diagnose_rank_t *rank, mrail_ring_record_t *records,
                           unsigned count);
 

@@ -1,4 +1,4 @@
-/* Shared by the sources of findings about MPI calls. Pure. */
+/* Functions that the sources of findings about MPI calls share. */
 #ifndef MRAIL_TOOLS_DIAGNOSE_CALLS_H
 #define MRAIL_TOOLS_DIAGNOSE_CALLS_H
 

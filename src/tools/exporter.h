@@ -10,8 +10,8 @@
  *   exporter_text.c     from a view to the text of a scrape
  *   exporter_http.c     HTTP, by libmicrohttpd (exporter_http.h)
  *
- * The sources from exporter_select.c to exporter_text.c are pure: pages and
- * times are arguments. Not thread-safe.
+ * The sources from exporter_select.c to exporter_text.c read no files and no
+ * clock: pages and times are arguments. The functions are not thread-safe.
  *
  * Sources: prometheus.io/docs/instrumenting/exposition_formats (0.0.4),
  * prometheus.io/docs/practices/naming, OpenMetrics 1.0.

@@ -84,7 +84,7 @@ void lab_routes_apply(const lab_t *lab);
 /* Installs the port rules of a switch. */
 void lab_rules_apply(const lab_t *lab, uint32_t node);
 
-/* ---- lab_fabric.c (pure) ---- */
+/* ---- lab_fabric.c, which changes nothing outside the lab_t ---- */
 
 /* Sets the fabric of a lab. Its routing must be set. All links are up. */
 void lab_init(lab_t *lab, mrail_fabric_t *fabric);
@@ -105,7 +105,7 @@ uint32_t lab_subnet(const lab_t *lab, uint32_t leaf);
 /* Formats an address in host byte order in dotted notation. */
 const char *lab_addr(uint32_t addr, char text[16]);
 
-/* ---- lab_route.c (pure) ---- */
+/* ---- lab_route.c, which only writes commands to a stream ---- */
 
 /* Writes commands for `ip -batch`: the routes of a switch over the links that
  * are up. */

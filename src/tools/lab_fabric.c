@@ -1,5 +1,5 @@
-/* The state of a lab's links, and the names and addresses of its nodes, links
- * and interfaces. The functions are pure. */
+/* Keeps the state of a lab's links, and computes the names and addresses of its
+ * nodes, links and interfaces. */
 #include "config.h"
 #include "tools/lab_command.h"
 

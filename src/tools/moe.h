@@ -1,6 +1,7 @@
 /*
  * Routing of the moe benchmark: assigns the tokens of a Mixture-of-Experts
- * layer to experts. Pure: every rank computes the same routing.
+ * layer to experts. The functions are deterministic: every rank computes the
+ * same routing.
  */
 #ifndef MRAIL_TOOLS_MOE_H
 #define MRAIL_TOOLS_MOE_H

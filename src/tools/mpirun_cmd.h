@@ -1,8 +1,8 @@
 /*
  * Builds the mpirun command of `mrail run`, or, if another launcher has already
- * started the ranks, the command of one rank. This is a pure function of the
- * options, so that tests can compare its result word by word. run.c executes
- * the command.
+ * started the ranks, the command of one rank. The result depends only on the
+ * arguments, so that tests can compare it word by word. run.c executes the
+ * command.
  */
 #ifndef MRAIL_TOOLS_MPIRUN_CMD_H
 #define MRAIL_TOOLS_MPIRUN_CMD_H

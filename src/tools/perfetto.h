@@ -1,7 +1,6 @@
 /*
- * Writes a trace in the format of Perfetto, as a stream. A trace has tracks,
- * which form trees, and events on them. Pure: the stream, the times and the
- * texts are arguments.
+ * Writes a trace in the format of Perfetto to a stream. A trace has tracks,
+ * which form trees, and events on them. All times are arguments.
  *
  * The file is a sequence of packets, each a field 1 of the message Trace.
  * Packets refer to earlier packets only by the id of a track, so a truncated

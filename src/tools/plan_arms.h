@@ -7,7 +7,7 @@
  * Each method follows its source. Where the source leaves a question open,
  * docs/planner.md states the assumption.
  *
- * Pure: uses only the public functions of plan.h, without I/O or clock.
+ * The methods use only the public functions of plan.h, and no I/O or clock.
  */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_H
 #define MRAIL_TOOLS_PLAN_ARMS_H

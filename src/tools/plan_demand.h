@@ -3,8 +3,6 @@
  * same pattern, number of ranks and seed yield the same demands on every
  * machine, because all arithmetic is on integers. Even fractional powers are
  * computed from integer squares and square roots (plan_zipf()).
- *
- * Pure, except for the memory of the result.
  */
 #ifndef MRAIL_TOOLS_PLAN_DEMAND_H
 #define MRAIL_TOOLS_PLAN_DEMAND_H

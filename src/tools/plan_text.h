@@ -6,8 +6,8 @@
  * bytes with k, m or g as powers of 1024. If several lines name the same pair
  * of ranks, their bytes are added.
  *
- * Pure: accesses no file or clock. If the text has an error, there is no
- * result.
+ * The functions access no file and no clock. If the text has an error, there is
+ * no result.
  */
 #ifndef MRAIL_TOOLS_PLAN_TEXT_H
 #define MRAIL_TOOLS_PLAN_TEXT_H

@@ -13,8 +13,9 @@
  *   report_json.c    the figures as JSON, with report_json_plans.c
  *   report_page.c    the HTML page, which contains the JSON
  *
- * The sources from report_model.c on are pure: they get pages and times as
- * arguments. Memory is bounded by the number of processes. Not thread-safe.
+ * The sources from report_model.c on read no files and no clock: pages and
+ * times are arguments. Memory is bounded by the number of processes. The
+ * functions are not thread-safe.
  */
 #ifndef MRAIL_TOOLS_REPORT_H
 #define MRAIL_TOOLS_REPORT_H

@@ -1,4 +1,4 @@
-# src/topology: topologies as text, for the planner. Pure: no I/O, no clock.
+# src/topology: topologies as text, for the planner. It has no I/O and no clock.
 noinst_LTLIBRARIES += libmrail-topology.la
 libmrail_topology_la_SOURCES = \
     src/topology/topo_reader.h \

@@ -28,7 +28,8 @@
  * given as 50GB (bytes per second) or 400Gb (bits per second), with k, M, G or
  * T as powers of 1000, from 1kB to 1000TB.
  *
- * Pure: does not access files or the clock. A text with an error has no result.
+ * The functions access no file and no clock. A text with an error has no
+ * result.
  */
 #ifndef MRAIL_TOPOLOGY_TOPO_TEXT_H
 #define MRAIL_TOPOLOGY_TOPO_TEXT_H

@@ -37,8 +37,9 @@ void lp_destroy(lp_problem_t *problem);
 
 /* Returns the minimum congestion, in seconds. */
 lp_range_t lp_congestion(const lp_problem_t *problem);
-/* Returns the fewest relayed bytes, each counted once per relay, at a congestion
- * of at most `limit`, which must not be below lp_congestion().most. */
+/* Returns the fewest relayed bytes, each counted once per relay, at a
+ * congestion of at most `limit`, which must not be below
+ * lp_congestion().most. */
 lp_range_t lp_relayed(const lp_problem_t *problem, double limit);
 
 #endif

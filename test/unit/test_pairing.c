@@ -1,5 +1,5 @@
-/* Tests rail pairing, subnets and parameters, which are the pure parts of
- * src/rail. */
+/* Tests rail pairing, subnets and parameters, which are the parts of src/rail
+ * without I/O. */
 #include "config.h"
 #include "rail/mrail.h"
 #include "rail/params.h"

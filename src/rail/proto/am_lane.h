@@ -11,8 +11,8 @@
  * end that returns credits counts them as used: its peer counts them as
  * received.
  *
- * Pure: no I/O, no clock, no lock. test/property/test_am_streams.c runs both
- * ends.
+ * The functions do no I/O, read no clock and take no lock.
+ * test/property/test_am_streams.c runs both ends.
  */
 #ifndef MRAIL_RAIL_PROTO_AM_LANE_H
 #define MRAIL_RAIL_PROTO_AM_LANE_H

@@ -15,8 +15,8 @@
  * - Standalone acknowledgements consume no credits; MRAIL_ACK_RESERVE limits
  *   their number.
  *
- * Pure: no I/O, no clock, no lock. test/property/test_am_streams.c runs both
- * ends.
+ * The functions do no I/O, read no clock and take no lock.
+ * test/property/test_am_streams.c runs both ends.
  */
 #ifndef MRAIL_RAIL_PROTO_AM_STREAM_H
 #define MRAIL_RAIL_PROTO_AM_STREAM_H

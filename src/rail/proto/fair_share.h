@@ -20,7 +20,7 @@
  *                                                               |
  *     mrail_fair_share_post() by the bottleneck class --> other classes' tokens
  *
- * Pure: time, bytes and rates are arguments. The owner of a mrail_fair_share_t
+ * Time, bytes and rates are arguments. The owner of a mrail_fair_share_t
  * serialises calls. This module knows neither lanes nor peers.
  */
 #ifndef MRAIL_RAIL_FAIR_SHARE_H

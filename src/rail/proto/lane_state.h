@@ -1,6 +1,6 @@
 /*
- * States of a lane and its sub-states, as one table of states and events. Pure:
- * events in, actions out. conn/lane.c applies it to a lane.
+ * Defines the states of a lane and its sub-states by one table of states and
+ * events. An event yields actions, which conn/lane.c applies to a lane.
  */
 #ifndef MRAIL_RAIL_LANE_STATE_H
 #define MRAIL_RAIL_LANE_STATE_H

@@ -1,5 +1,5 @@
 /*
- * Pairs the rails of two engines. The functions are pure.
+ * Pairs the rails of two engines.
  *
  * Rails pair by subnet (leaf), not by number. Within a subnet, n local and m
  * remote rails form max(n, m) pairs; the smaller side is reused in rotation. If

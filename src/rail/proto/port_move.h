@@ -9,7 +9,7 @@
  * no newer one. It drops a request that it cannot carry out immediately,
  * because the reader's measurements assume an immediate move.
  *
- * Pure: time is an argument. test/property/test_moves.c explores all orders.
+ * Time is an argument. test/property/test_moves.c explores all orders.
  */
 #ifndef MRAIL_RAIL_PROTO_PORT_MOVE_H
 #define MRAIL_RAIL_PROTO_PORT_MOVE_H

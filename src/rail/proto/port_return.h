@@ -5,7 +5,7 @@
  * several consecutive probes were answered. If the uplink soon fails again, the
  * back-off grows.
  *
- * Pure: time is an argument.
+ * Time is an argument.
  */
 #ifndef MRAIL_RAIL_PROTO_PORT_RETURN_H
 #define MRAIL_RAIL_PROTO_PORT_RETURN_H

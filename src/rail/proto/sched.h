@@ -1,6 +1,6 @@
 /*
- * Selects the lane of the next chunk. Pure: numbers describe the lanes, and
- * time is an argument.
+ * Selects the lane of the next chunk. The lanes, described by numbers, and the
+ * time are arguments.
  *
  * Lanes pull work: a lane is assigned a chunk only when its window has space. A
  * lane that finishes early thus takes over work that a slow lane has not

@@ -4,7 +4,7 @@
  * The simulator, live software rails and GPUs handle settings rather than
  * actions, with one function or field for each sroce_fault_setting_t.
  *
- * Pure: the functions turn text into numbers.
+ * The functions only convert text to numbers.
  */
 #ifndef MRAIL_SROCE_FAULT_ACTION_H
 #define MRAIL_SROCE_FAULT_ACTION_H

@@ -15,7 +15,8 @@
  * bytes are those that a link has carried. PERIOD is in the unit of WHEN. LIST
  * is * or 0,2,3. ACTION is described in action.h.
  *
- * Pure: no file, no clock. A script that contains an error yields no steps.
+ * The parser accesses no file and no clock. A script that contains an error
+ * yields no steps.
  */
 #ifndef MRAIL_SROCE_FAULT_SCRIPT_H
 #define MRAIL_SROCE_FAULT_SCRIPT_H

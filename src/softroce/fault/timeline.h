@@ -1,13 +1,13 @@
 /*
- * Runs a fault script: the settings of each device as a function of time and of
- * the traffic sent.
+ * Runs a fault script, which determines the settings of each device as a
+ * function of time and of the traffic sent.
  *
  * For each setting, a device has its previous value and the values of the
  * active steps. The latest step wins. When a step's `for` ends, the value that
  * it overrode takes effect again. A step without `for` holds until a later
  * step, `clear` or the end.
  *
- * Pure: time and counters are arguments. The ops are called only when a setting
+ * Time and counters are arguments. The ops are called only when a setting
  * changes.
  *
  * Devices are numbered: rails first, as node * num_rails + rail. After them,
