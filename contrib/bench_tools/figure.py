@@ -74,7 +74,7 @@ def target_of(figure, value, ratio):
     """Returns (text, reached) for a figure's targets, or (None, None) if it has
     none.
 
-    ratio: None if it could not be measured; a target for it is then missed.
+    ratio: None if it could not be measured; a target for the ratio is then missed.
     """
     sign = '<=' if figure.better == 'less' else '>='
     words, reached = [], True

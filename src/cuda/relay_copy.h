@@ -23,7 +23,8 @@
  *
  *   -ENOMEM      no memory, on the host or on the device
  *   -EACCES      the driver denies access to the device of another rank
- *   -EINVAL      another rank failed to allocate, or has another kind of memory
+ *   -EINVAL      another rank failed to allocate, or has a different kind of
+ *                memory
  *   -EOPNOTSUPP  the driver lacks a function
  *   -EIO         any other error of the driver: the context was destroyed, a
  *                link does not work, a copy failed

@@ -308,8 +308,8 @@ static uint32_t choose_by_rule(const flow_t *flow, uint32_t n)
                : MRAIL_FABRIC_NONE;
 }
 
-/* Returns the position of the uplink of the port's segment, on the first leaf
- * below a spine, among the links to the same spine. */
+/* Returns the position, among the links to the same spine, of the uplink that
+ * the source port selects on the first leaf below a spine. */
 static uint32_t place_of_segment(const mrail_router_t *router, uint32_t spine,
                                  uint16_t sport)
 {

@@ -59,7 +59,7 @@ typedef struct mrail_kernel_channel {
 typedef struct mrail_kernel_relay {
     uint64_t channels; /* address of mrail_kernel_channel_t[num_channels] */
     uint64_t tasks;    /* address of mrail_kernel_task_t[num_channels][ring] */
-    uint64_t busy;     /* address of the time of the last copy, 64 bits */
+    uint64_t busy;     /* address of the 64-bit time of the last copy */
     uint64_t leave;    /* address of the number of the last launch that must
                         * end. The host writes it, and a block if none had a
                         * task for idle_ns */

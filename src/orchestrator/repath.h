@@ -96,7 +96,7 @@ extern const mrail_repath_params_t mrail_repath_defaults;
 typedef struct mrail_repath_trial {
     unsigned windows; /* windows until the decision; 0 if there is no trial */
     unsigned lane;
-    unsigned skipped;            /* windows with other lanes */
+    unsigned skipped;            /* windows with different saturated lanes */
     uint64_t counted;            /* lanes that count, in all windows */
     uint64_t mean_sum, most_sum; /* before the move */
     uint64_t least_sum;          /* since the move */

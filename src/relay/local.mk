@@ -1,5 +1,6 @@
 # src/relay: a rank's part in an exchange whose bytes pass relays, and the
-# memory that the ranks of a node share for it. libc and base only.
+# memory that the ranks of a node share for the exchange. It uses only libc and
+# base.
 noinst_LTLIBRARIES += libmrail-relay.la
 libmrail_relay_la_SOURCES = \
     src/relay/shm_pool.c src/relay/shm_pool.h \

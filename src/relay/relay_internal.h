@@ -30,7 +30,7 @@
  * of the next exchange, pushed by a faster rank, stay in the ring.
  *
  * Invariant 5: the chunks of a flow leave the sender in order, even if their
- * copies complete in another order.
+ * copies complete in a different order.
  */
 #ifndef MRAIL_RELAY_INTERNAL_H
 #define MRAIL_RELAY_INTERNAL_H

@@ -6,7 +6,7 @@
  * file.
  *
  * The pool contains slots for each rank (relay/slot.h), and a ring for each
- * ordered pair of ranks (relay/ring.h). If payloads are in another kind of
+ * ordered pair of ranks (relay/ring.h). If payloads are in a different kind of
  * memory (relay/memory.h), the slots of the pool contain only their headers.
  */
 #ifndef MRAIL_RELAY_SHM_POOL_H

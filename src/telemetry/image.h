@@ -33,10 +33,10 @@ typedef struct mrail_image {
  * file cannot be read, or memory ran out. */
 mrail_page_status_t mrail_image_page(int fd, uint64_t clock_ns, int with_ring,
                                      mrail_image_t *image);
-/* Like mrail_image_page(), for a file of MPI calls. */
+/* Like mrail_image_page(), for a .calls file. */
 mrail_page_status_t mrail_image_calls(int fd, uint64_t clock_ns,
                                       mrail_image_t *image);
-/* Like mrail_image_page(), for a file of forecasts, whose times are already
+/* Like mrail_image_page(), for a .plans file, whose times are already
  * CLOCK_REALTIME. */
 mrail_page_status_t mrail_image_plans(int fd, mrail_image_t *image);
 

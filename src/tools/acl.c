@@ -56,15 +56,16 @@ static const mrail_option_t table[] = {
      "uplink",
      MRAIL_OPTION_TEXT, FIELD(local), 0, 0, NULL},
     {"--dscp", "N",
-     "apply the rules only to packets with this DSCP, 0 to 63 (all)",
+     "apply the rules only to packets with this DSCP, 0 to 63 (default: all)",
      MRAIL_OPTION_UNSIGNED, FIELD(dscp), 0, 63, NULL},
     {"--on-failure", "fall-through|drop",
      "if an uplink is down, send its packets over the ordinary routes, or "
-     "drop them so that lanes fail over (fall-through)",
+     "drop them so that lanes fail over (default: fall-through)",
      MRAIL_OPTION_CHOICE, FIELD(failure), 0, 0, NULL},
     {"--leaf-uplinks", "N",
      "on a spine of a three-tier fabric, number of uplinks of each leaf; "
-     "--uplinks is then the number of uplinks of the spine (1, for a leaf)",
+     "--uplinks is then the number of uplinks of the spine (default: 1, "
+     "for a leaf)",
      MRAIL_OPTION_UNSIGNED, FIELD(leaf_uplinks), 1, MRAIL_ACL_MAX_UPLINKS,
      NULL},
     {"--fabric", "FILE",
@@ -73,7 +74,7 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_TEXT, FIELD(fabric), 0, 0, NULL},
     {"--switch", "NAME", "name of the leaf or spine in that file",
      MRAIL_OPTION_TEXT, FIELD(switch_name), 0, 0, NULL},
-    {"--name", "NAME", "prefix for the names of lists and maps (udf)",
+    {"--name", "NAME", "prefix for the names of lists and maps (default: udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
     {"--undo", NULL, "write the commands that remove the rules",
      MRAIL_OPTION_FLAG, FIELD(undo), 0, 0, NULL},

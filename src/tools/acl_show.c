@@ -74,7 +74,7 @@ void acl_show_list(const mrail_acl_t *acl, int is_json)
 
 /* ---- Checks ---- */
 
-/* Findings, in the order of the columns of a report. */
+/* Kinds of findings, in the order of the report's columns. */
 static const struct {
     const char *member, *one, *many;
     size_t offset;

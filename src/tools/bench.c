@@ -222,13 +222,14 @@ static const mrail_option_t bench_options[] = {
      MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
     {"--dst", "shift|single|both",
      "with --hotspot: send that fraction to rank + P/2 (shift), to rank 0 "
-     "(single), or measure both one after the other (shift)",
+     "(single), or measure both one after the other (default: "
+     "shift)",
      MRAIL_OPTION_CHOICE, FIELD(dst), 0, 0, NULL},
     {.type = MRAIL_OPTION_HEADING,
      .help = "p2p: rank r of the lower half exchanges messages with rank r + "
              "P/2: half\n  a round trip, then a stream. P must be even."},
     {"--window", "N",
-     "messages in flight in the stream (64), limited to 256 MiB",
+     "messages in flight in the stream (default: 64), limited to 256 MiB",
      MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
     {"--bidirectional", NULL,
      "stream in both directions at the same time, and report the sum of the "
@@ -238,32 +239,36 @@ static const mrail_option_t bench_options[] = {
      .help = "moe: a Mixture-of-Experts layer dispatches tokens to experts on "
              "other\n  ranks, computes, and combines the results."},
     {"--tokens", "LIST",
-     "total tokens of all ranks, written like --sizes (2k,8k)",
+     "total tokens of all ranks, written like --sizes (default: 2k,8k)",
      MRAIL_OPTION_TEXT, FIELD(tokens), 0, 0, NULL},
-    {"--hidden", "N", "2-byte elements per token (4096)", MRAIL_OPTION_UNSIGNED,
-     OPTION(hidden), 1, MAX_COUNT, NULL},
+    {"--hidden", "N", "2-byte elements per token (default: 4096)",
+     MRAIL_OPTION_UNSIGNED, OPTION(hidden), 1, MAX_COUNT, NULL},
     {"--experts", "N",
-     "number of experts, a multiple of the number of ranks (one per rank)",
+     "number of experts, a multiple of the number of ranks (default: one per "
+     "rank)",
      MRAIL_OPTION_UNSIGNED, OPTION(experts), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
-    {"--top-k", "N", "number of experts that process a token (2)",
+    {"--top-k", "N", "number of experts that process a token (default: 2)",
      MRAIL_OPTION_UNSIGNED, OPTION(top_k), 1, MRAIL_MOE_MAX_EXPERTS, NULL},
     {"--skew", "F,...",
      "probability, from 0 to below 1, that the first expert of a token is "
-     "expert 0; several values are measured one after the other (0,0.5,0.9)",
+     "expert 0; several values are measured one after the other (default: "
+     "0,0.5,0.9)",
      MRAIL_OPTION_TEXT, FIELD(skews), 0, 0, NULL},
     {"--capacity", "F",
-     "make experts drop tokens beyond F times their even share; 0: none (0)",
+     "make experts drop tokens beyond F times their even share; the default, "
+     "0, means no limit",
      MRAIL_OPTION_CALL, 0, 0, 0, parse_capacity},
     {"--token-ns", "N",
-     "nanoseconds that a rank computes for each token (1000)",
+     "nanoseconds that a rank computes for each token (default: 1000)",
      MRAIL_OPTION_UNSIGNED, OPTION(token_ns), 0, 1000000000, NULL},
-    {"--seed", "N", "seed of the random choice of experts (1)",
+    {"--seed", "N", "seed of the random choice of experts (default: 1)",
      MRAIL_OPTION_UINT64, OPTION(seed), 0, UINT64_MAX, NULL},
     {.type = MRAIL_OPTION_HEADING, .help = "All:"},
     /* order of mrail_bench_plan_t */
     {"--plan", "both|yes|no",
-     "alltoallv, moe: whether plans are allowed (yes); both: moe measures each "
-     "step with and without a plan, one directly after the other (both for moe)",
+     "alltoallv, moe: whether plans are allowed (default: yes); both: moe "
+     "measures each step with and without a plan, one directly after the other "
+     "(default for moe)",
      MRAIL_OPTION_CHOICE, OPTION(plan), 0, 0, NULL},
     {"--sizes", "LIST",
      "alltoallv, p2p: comma-separated sizes in bytes, with k, m or g (KiB, "
@@ -271,16 +276,17 @@ static const mrail_option_t bench_options[] = {
      MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
     /* order of mrail_bench_memory_t */
     {"--memory", "host|device|managed",
-     "allocate the buffers in this memory (host); with device and managed, "
-     "rank i of a node uses GPU i",
+     "allocate the buffers in this memory (default: host); with device and "
+     "managed, rank i of a node uses GPU i",
      MRAIL_OPTION_CHOICE, FIELD(memory), 0, 0, NULL},
-    {"--iterations", "N", "number of timed iterations (10)",
+    {"--iterations", "N", "number of timed iterations (default: 10)",
      MRAIL_OPTION_UNSIGNED, OPTION(iterations), 1, MAX_COUNT, NULL},
     {"--small-iterations", "N",
      "number of timed iterations for sizes up to 8 KiB, whose times vary more "
-     "(same as --iterations)",
+     "(default: same as --iterations)",
      MRAIL_OPTION_UNSIGNED, OPTION(small_iterations), 1, MAX_COUNT, NULL},
-    {"--warmup", "N", "minimum number of iterations before the timed ones (2)",
+    {"--warmup", "N",
+     "minimum number of iterations before the timed ones (default: 2)",
      MRAIL_OPTION_UNSIGNED, OPTION(warmup), 0, MAX_COUNT, NULL},
     {"--warmup-time", "SECONDS",
      "minimum time of the iterations before the timed ones (0.5; 0 with "

@@ -229,30 +229,33 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_CALL, 0, 0,
      0, take_job},
     {"--max-size", "SIZE",
-     "size of the archive before compression, up to 4G (256M); hosts with a "
-     "lot of telemetry can use space that other hosts leave unused",
+     "size of the archive before compression, up to 4G (default: 256M); hosts "
+     "with a lot of telemetry can use space that other hosts leave unused",
      MRAIL_OPTION_SIZE, FIELD(max_size), 1, COLLECT_MAX_SIZE, NULL},
     {"--sample", "TIME",
      "time between the two samples of running processes, 0.1 to 60 seconds "
-     "(0.7)",
+     "(default: 0.7)",
      MRAIL_OPTION_SECONDS, FIELD(sample_s), 100, 60000, NULL},
     {"--dir", "DIR",
-     "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR on "
-     "each host (" MRAIL_TELE_DIR ")",
+     "telemetry directory, instead of UCX_MRAIL_TELEMETRY_DIR on "
+     "each host (default: " MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--json", NULL, "print the manifest of the archive instead of a summary",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
     {.help = "Hosts:", .type = MRAIL_OPTION_HEADING},
-    {"--ssh", "COMMAND", "run COMMAND HOST to reach a host (" DEFAULT_SSH ")",
+    {"--ssh", "COMMAND",
+     "run COMMAND HOST to reach a host (default: " DEFAULT_SSH ")",
      MRAIL_OPTION_TEXT, FIELD(hosts.ssh), 0, 0, NULL},
     {"--srun", NULL, "use srun in the current Slurm job instead of ssh",
      MRAIL_OPTION_FLAG, FIELD(hosts.srun), 0, 0, NULL},
-    {"--remote", "PATH", "path of mrail on the hosts (path of this mrail)",
+    {"--remote", "PATH",
+     "path of mrail on the hosts (default: path of this mrail)",
      MRAIL_OPTION_TEXT, FIELD(remote), 0, 0, NULL},
-    {"--parallel", "N", "number of hosts at a time, 1 to 256 (16)",
+    {"--parallel", "N", "number of hosts at a time, 1 to 256 (default: 16)",
      MRAIL_OPTION_UNSIGNED, FIELD(hosts.parallel), 1, 256, NULL},
     {"--timeout", "TIME",
-     "how long to wait for each reply from a host, 1 to 3600 seconds (60)",
+     "how long to wait for each reply from a host, 1 to 3600 seconds (default: "
+     "60)",
      MRAIL_OPTION_SECONDS, FIELD(timeout_s), 1000, 3600000, NULL},
     /* The remote end of a connection; see collect_hosts.h. */
     {"--peer", NULL, NULL, MRAIL_OPTION_FLAG, FIELD(peer), 0, 0, NULL},

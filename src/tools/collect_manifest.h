@@ -62,7 +62,7 @@ typedef struct collect_host {
      * out; 0 if unknown. */
     uint64_t needed;
     unsigned left_out; /* processes that did not fit */
-    unsigned refused;  /* files that are invalid, or have another version */
+    unsigned refused;  /* files that are invalid, or have a different version */
     unsigned foreign;  /* files of other users, which are never read */
     collect_file_t *files;
     unsigned num_files;

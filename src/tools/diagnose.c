@@ -71,18 +71,18 @@ static const mrail_option_t options[] = {
     {"--job", "NAME", "show only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
     {"--wait", "TIME",
-     "suspect a rank if another rank has waited for it for this time, 0.1 to "
-     "3600 seconds (2)",
+     "suspect a rank if another rank has waited for it this long, 0.1 to "
+     "3600 seconds (default: 2)",
      MRAIL_OPTION_SECONDS, FIELD(patience_s), 100, 3600000, NULL},
     {"--sample", "TIME",
      "time between the two samples of processes and calls, 0.1 to 60 seconds "
-     "(0.7)",
+     "(default: 0.7)",
      MRAIL_OPTION_SECONDS, FIELD(sample_s), 100, 60000, NULL},
     {"--json", NULL, "print a JSON object for each job", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
     {"--dir", "DIR",
-     "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
-     "(" MRAIL_TELE_DIR ")",
+     "telemetry directory, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "(default: " MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--archive", "FILE",
      "examine an archive of mrail collect, at the time of its samples",
@@ -99,7 +99,7 @@ static const mrail_command_t command = {
     .about =
         "Reports the causes of delays in the jobs of this user on this\n"
         "machine: a rank that has exited, is stopped, or makes its MPI\n"
-        "calls in another order; a rail, an uplink or a path; too few\n"
+        "calls in a different order; a rail, an uplink or a path; too few\n"
         "cores; or a rank that computes while other ranks wait. Shows the\n"
         "evidence and, for each rank:\n"
         "\n"

@@ -25,7 +25,7 @@ const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES] = {
     [DIAGNOSE_ENDED] = {"ended", "rank", "has exited"},
     [DIAGNOSE_STOPPED] = {"stopped", "rank", "is stopped"},
     [DIAGNOSE_MISMATCH] = {"mismatch", "rank",
-                           "makes its calls in another order"},
+                           "makes its calls in a different order"},
     [DIAGNOSE_RAIL_DOWN] = {"rail-down", "rail", "is down"},
     [DIAGNOSE_PATH] = {"path", "path", "loses packets on a path"},
     [DIAGNOSE_UPLINK_SLOW] = {"uplink-slow", "uplink", "is slow"},

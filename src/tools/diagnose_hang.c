@@ -1,4 +1,5 @@
-/* Ranks that wait for other ranks: hangs, and calls in another order. */
+/* Finds ranks that wait for other ranks, in hangs or because of calls in a
+ * different order. */
 #include "config.h"
 #include "tools/diagnose_calls.h"
 

@@ -142,7 +142,7 @@ static void take_listen(void *target, const char *text)
 
 static const mrail_option_t options[] = {
     {"--listen", "ADDRESS:PORT",
-     "address on which to listen (" DEFAULT_LISTEN
+     "address on which to listen (default: " DEFAULT_LISTEN
      "); a port alone means 127.0.0.1",
      MRAIL_OPTION_CALL, 0, 0, 0, take_listen},
     {"--print", NULL,
@@ -151,16 +151,17 @@ static const mrail_option_t options[] = {
     {"--per-lane", NULL, "also print the metrics of each lane",
      MRAIL_OPTION_FLAG, FIELD(exporter.per_lane), 0, 0, NULL},
     {"--keep", "TIME",
-     "time for which killed processes are exported, 0 to 3600 seconds (300)",
+     "time for which killed processes are exported, 0 to 3600 seconds "
+     "(default: 300)",
      MRAIL_OPTION_SECONDS, FIELD(keep_s), 0, 3600000, NULL},
-    {"--max-jobs", "N", "maximum number of jobs, 1 to 1000 (32)",
+    {"--max-jobs", "N", "maximum number of jobs, 1 to 1000 (default: 32)",
      MRAIL_OPTION_UNSIGNED, FIELD(exporter.limits.max_jobs), 1, 1000, NULL},
     {"--max-ranks", "N",
-     "maximum number of processes per job, 1 to 10000 (256)",
+     "maximum number of processes per job, 1 to 10000 (default: 256)",
      MRAIL_OPTION_UNSIGNED, FIELD(exporter.limits.max_ranks), 1, 10000, NULL},
     {"--dir", "DIR",
-     "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
-     "(" MRAIL_TELE_DIR ")",
+     "telemetry directory, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "(default: " MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(exporter.dir), 0, 0, NULL},
     {.names = NULL}};
 

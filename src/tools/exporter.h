@@ -60,9 +60,9 @@ typedef struct exporter_selection {
 } exporter_selection_t;
 
 /* Selects processes of `pages`. If there are too many jobs, jobs with a running
- * process have priority, then jobs that started earlier, so that the selection
- * is stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with *selection
- * empty. The selection refers to `pages`. */
+ * process take precedence, then jobs that started earlier, so that the
+ * selection is stable. `now_ns` is CLOCK_REALTIME. Returns 0, or -ENOMEM with
+ * *selection empty. The selection refers to `pages`. */
 int exporter_select(const pages_t *pages, const exporter_limits_t *limits,
                     uint64_t now_ns, exporter_selection_t *selection);
 void exporter_selection_cleanup(exporter_selection_t *selection);

@@ -29,7 +29,7 @@ static const mrail_option_t info_options[] = {
      "killed processes",
      MRAIL_OPTION_FLAG, FIELD(events), 0, 0, NULL},
     {"--dir", "DIR",
-     "with --events, directory of the telemetry pages, instead of "
+     "with --events, the telemetry directory, instead of "
      "UCX_MRAIL_TELEMETRY_DIR (/dev/shm)",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--job", "NAME", "with --events, show only the processes of this job",

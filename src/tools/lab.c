@@ -29,11 +29,13 @@ static const mrail_option_t table[] = {
     {"--routing", "ecmp|rules|rules-drop",
      "choose uplinks by a hash of the packet headers (ecmp), or by the segment "
      "of the source port, as with mrail acl (rules); rules-drop also drops "
-     "packets whose uplink is down (ecmp)",
+     "packets whose uplink is down (default: ecmp)",
      MRAIL_OPTION_CHOICE, FIELD(routing), 0, 0, NULL},
-    {"--queue", "SIZE", "size of the queue at each end of a link (64m)",
+    {"--queue", "SIZE",
+     "size of the queue at each end of a link (default: 64m)",
      MRAIL_OPTION_SIZE, FIELD(queue), 1, MAX_QUEUE, NULL},
-    {"--seed", "N", "seed of the hashes, which differ between switches (1)",
+    {"--seed", "N",
+     "seed of the hashes, which differ between switches (default: 1)",
      MRAIL_OPTION_UINT64, FIELD(seed), 0, UINT64_MAX, NULL},
     {"--quiet", NULL, "do not print advice or counters to standard error",
      MRAIL_OPTION_FLAG, FIELD(quiet), 0, 0, NULL},

@@ -140,7 +140,7 @@ double lab_state_age(void);
 
 /* ---- lab_counters.c ---- */
 
-/* Counters of the shaper of one direction of a link. */
+/* Counters of the shaper at the sending end of a directed link. */
 typedef struct lab_count {
     uint64_t bytes, packets, drops, backlog;
     int is_up; /* 1 if the sending end is up and has a carrier */

@@ -43,11 +43,12 @@ static void take_rate(void *target, const char *text)
 }
 
 static const mrail_option_t table[] = {
-    {"--nodes", "N", "number of senders and of equal paths, 2 to 1000000 (128)",
+    {"--nodes", "N",
+     "number of senders and of equal paths, 2 to 1000000 (default: 128)",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 2, MAX_NODES, NULL},
     {"--slowdown", "FRACTION",
      "time that collisions may add, as a fraction of the time without them "
-     "(0.5)",
+     "(default: 0.5)",
      MRAIL_OPTION_PPM, FIELD(slowdown_ppm), 1, 0, NULL},
     {"--rate", "RATE", "rate of a NIC, such as 400Gb/s, for the chunk size",
      MRAIL_OPTION_CALL, 0, 0, 0, take_rate},

@@ -35,8 +35,8 @@ typedef struct pages {
     uint64_t time_ns; /* time at which they were read, or 0 if live */
 } pages_t;
 
-/* Returns the directory of the telemetry pages: `option` (from --dir),
- * UCX_MRAIL_TELEMETRY_DIR, or the default, in this order. */
+/* Returns the telemetry directory: `option` (from --dir) if it is not NULL,
+ * otherwise UCX_MRAIL_TELEMETRY_DIR if it is set, otherwise the default. */
 const char *pages_dir(const char *option);
 
 /* Reads all pages in `dir`, or only those of `job` if it is not NULL. If `warn`

@@ -15,8 +15,9 @@ typedef enum wire_type {
 /* Size of the largest packet: an event whose texts are all truncated. */
 #define PACKET_SIZE 12288u
 #define VARINT_SIZE 10u
-/* Size of the length of a message inside a packet. The length is known only at
- * the end of the message, so it has a fixed size, with leading zeros. */
+/* Bytes of the length field of a message inside a packet. The length is known
+ * only at the end of the message, so it has a fixed size, with leading
+ * zeros. */
 #define LENGTH_SIZE 2u
 
 _Static_assert(PACKET_SIZE <= 1u << (7 * LENGTH_SIZE), "a length fits");

@@ -252,11 +252,12 @@ static const mrail_option_t options[] = {
      "ends, or ctrl-C)",
      MRAIL_OPTION_SECONDS, FIELD(time_s), 100, 604800000, NULL},
     {"--interval", "TIME",
-     "time between two samples of a running job, 0.1 to 60 seconds (0.5)",
+     "time between two samples of a running job, 0.1 to 60 seconds (default: "
+     "0.5)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 60000, NULL},
     {"--dir", "DIR",
-     "directory of the telemetry files, instead of UCX_MRAIL_TELEMETRY_DIR "
-     "(" MRAIL_TELE_DIR ")",
+     "telemetry directory, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "(default: " MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--archive", "FILE", "report on a job from a mrail collect archive",
      MRAIL_OPTION_TEXT, FIELD(file), 0, 0, NULL},

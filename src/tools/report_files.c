@@ -21,7 +21,7 @@ _Noreturn static void fail_memory(void)
     mrail_tool_fail(COMMAND, "out of memory");
 }
 
-/* Returns the time of a sample of the file at `path`. */
+/* Returns the time at which the file at `path` was sampled. */
 static uint64_t now_of(const report_files_t *files, const char *path)
 {
     return (files->view != NULL)
@@ -136,7 +136,7 @@ static void close_fd(int *fd_p)
     }
 }
 
-/* Returns the id at the end of the name of a file, or 0. */
+/* Returns the id at the end of a file name, or 0. */
 static uint64_t id_of(const char *path)
 {
     const char *dot = strrchr(path, '.');

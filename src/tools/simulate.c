@@ -36,7 +36,7 @@ static const mrail_option_t table[] = {
     {"--pattern", "LIST",
      "exchanges that run at the same time: alltoall, ring, shift:K, doubling, "
      "hotspot:F; @even, @odd or @FIRST-LAST selects some of the hosts "
-     "(alltoall)",
+     "(default: alltoall)",
      MRAIL_OPTION_TEXT, FIELD(patterns), 0, 0, NULL},
     {"--demand", "FILE",
      "instead of patterns, read lines FROM TO BYTES between NICs "
@@ -52,13 +52,15 @@ static const mrail_option_t table[] = {
      "dnlb, plan, ethereal, spray",
      MRAIL_OPTION_TEXT, FIELD(methods), 0, 0, NULL},
     {"--lanes", "LIST",
-     "lanes of mprdma, paralet, dnlb and plan: numbers from 1 to 64 (8)",
+     "lanes of mprdma, paralet, dnlb and plan: numbers from 1 to 64 (default: "
+     "8)",
      MRAIL_OPTION_TEXT, FIELD(lanes), 0, 0, NULL},
-    {"--size", "SIZE", "bytes that each host sends in a phase (256m)",
+    {"--size", "SIZE", "bytes that each host sends in a phase (default: 256m)",
      MRAIL_OPTION_SIZE, FIELD(size), 0, (uint64_t)1 << 50, NULL},
-    {"--seeds", "N", "number of runs of each random method, 1 to 1000 (5)",
+    {"--seeds", "N",
+     "number of runs of each random method, 1 to 1000 (default: 5)",
      MRAIL_OPTION_UNSIGNED, FIELD(seeds), 1, 1000, NULL},
-    {"--seed", "N", "seed of the first run (1)", MRAIL_OPTION_UINT64,
+    {"--seed", "N", "seed of the first run (default: 1)", MRAIL_OPTION_UINT64,
      FIELD(seed), 0, UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
      "fail a link permanently at this time; NODE:N is uplink N (from 0) of a "
@@ -69,10 +71,11 @@ static const mrail_option_t table[] = {
      "over; otherwise packets of dnlb and plan fall through to ECMP",
      MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
     {"--stagger", "TIME",
-     "ethereal: start flows at random times from 0 to TIME, at most 1s (1us)",
+     "ethereal: start flows at random times from 0 to TIME, at most 1s "
+     "(default: 1us)",
      MRAIL_OPTION_TEXT, FIELD(stagger), 0, 0, NULL},
     {"--retry", "TIME",
-     "ethereal: time after which a failed path is retried (100ms)",
+     "ethereal: time after which a failed path is retried (default: 100ms)",
      MRAIL_OPTION_TEXT, FIELD(retry), 0, 0, NULL},
     {"--json", NULL, "print one JSON object, with the bytes of all links",
      MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},

@@ -104,9 +104,10 @@ static void soft_run_script(void *target, const char *text)
 #define FIELD(_name) offsetof(soft_run_t, _name)
 
 static const mrail_option_t soft_run_options[] = {
-    {"--rails", "N", "number of rails (devices) per node, 1 to 16 (4)",
+    {"--rails", "N", "number of rails (devices) per node, 1 to 16 (default: 4)",
      MRAIL_OPTION_UNSIGNED, FIELD(rails), 1, SROCE_SESSION_MAX_RAILS, NULL},
-    {"--nodes", "M", "emulated nodes, 1 to 254 (1); nodes x rails <= 256",
+    {"--nodes", "M",
+     "emulated nodes, 1 to 254 (default: 1); nodes x rails <= 256",
      MRAIL_OPTION_UNSIGNED, FIELD(nodes), 1, SROCE_SESSION_MAX_NODES, NULL},
     {"--node", "K",
      "node of CMD, from 0 (for ranks of mpirun or srun, their node in blocks "
@@ -114,20 +115,23 @@ static const mrail_option_t soft_run_options[] = {
      MRAIL_OPTION_UNSIGNED, FIELD(node), 0, SROCE_SESSION_MAX_NODES - 1, NULL},
     {"--rate", "LIST",
      "rate of each direction: one for all rails or one for each, such as "
-     "200MB/s or 1600Mb/s,800Mb/s (200M is 200MB/s); max means no limit (max)",
+     "200MB/s or 1600Mb/s,800Mb/s (200M is 200MB/s); the default, "
+     "max, means no limit",
      MRAIL_OPTION_TEXT, FIELD(rates), 0, 0, NULL},
-    {"--icrc", "on|off", "compute and check packet checksums (off)",
+    {"--icrc", "on|off", "compute and check packet checksums (default: off)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_icrc},
-    {"--mtu", "BYTES", "largest path MTU: 256, 512, 1024, 2048, 4096 (4096)",
+    {"--mtu", "BYTES",
+     "largest path MTU: 256, 512, 1024, 2048, 4096 (default: 4096)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_mtu},
     {"--base", "A.B",
-     "use the addresses A.B.<rail+1>.<node+1> (127.S, with S from the name)",
+     "use the addresses A.B.<rail+1>.<node+1> (default: 127.S, "
+     "with S from the name)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_base},
     {"--addresses", "FILE",
      "read addresses and rates from lines NAME ADDRESS,... RATE,..., one per "
      "node; CMD belongs to the node whose first address is local",
      MRAIL_OPTION_TEXT, FIELD(list), 0, 0, NULL},
-    {"--seed", "N", "seed of the random loss (1)", MRAIL_OPTION_UINT64,
+    {"--seed", "N", "seed of the random loss (default: 1)", MRAIL_OPTION_UINT64,
      FIELD(params.seed), 0, UINT64_MAX, NULL},
     MRAIL_GPUS_OPTIONS(soft_run_t, gpus),
     {"--script", "FILE",
@@ -136,7 +140,7 @@ static const mrail_option_t soft_run_options[] = {
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_script},
     {"--session", "NAME",
      "name of the session; commands with the same session share rails and "
-     "rates (default)",
+     "rates (default: default)",
      MRAIL_OPTION_TEXT, FIELD(params.name), 0, 0, NULL},
     {.names = NULL}};
 

@@ -219,9 +219,12 @@ static void top_take_ranks(void *target, const char *text)
 #define FIELD(_name) offsetof(top_t, _name)
 
 static const mrail_option_t top_options[] = {
-    {"--interval", "TIME", "time between two samples, 0.1 to 3600 seconds (1)",
+    {"--interval", "TIME",
+     "time between two samples, 0.1 to 3600 seconds (default: 1)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
-    {"--count", "N", "number of samples (unlimited on a terminal, otherwise 1)",
+    {"--count", "N",
+     "number of samples (default: unlimited on a terminal, "
+     "otherwise 1)",
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
     {"--job", "NAME", "show only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
@@ -233,7 +236,7 @@ static const mrail_option_t top_options[] = {
      MRAIL_OPTION_TEXT, FIELD(filter.program), 0, 0, NULL},
     {"--sort", TOP_ORDERS,
      "order within a job: by rank, or by descending MB/S, STALLED, IDLE or "
-     "OUT (rank)",
+     "OUT (default: rank)",
      MRAIL_OPTION_CHOICE, FIELD(order), 0, 0, NULL},
     {"--json", NULL, "print a JSON object for each sample", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
@@ -241,8 +244,8 @@ static const mrail_option_t top_options[] = {
      "print a line for each lane, with its source port and moves",
      MRAIL_OPTION_FLAG, FIELD(lanes), 0, 0, NULL},
     {"--dir", "DIR",
-     "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
-     "(" MRAIL_TELE_DIR ")",
+     "telemetry directory, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "(default: " MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
     {"--archive", "FILE",
      "show a mrail collect archive, with the rates between its two samples",

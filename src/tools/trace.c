@@ -170,10 +170,11 @@ static void take_ranks(void *target, const char *text)
 
 static const mrail_option_t options[] = {
     {.help = "Tables:", .type = MRAIL_OPTION_HEADING},
-    {"--interval", "TIME", "time that a table covers, 0.1 to 3600 seconds (1)",
+    {"--interval", "TIME",
+     "time that a table covers, 0.1 to 3600 seconds (default: 1)",
      MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
     {"--count", "N",
-     "number of intervals (unlimited on a terminal, otherwise 1)",
+     "number of intervals (default: unlimited on a terminal, otherwise 1)",
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
     {"--raw", NULL, "print each record on a line", MRAIL_OPTION_FLAG,
      FIELD(raw), 0, 0, NULL},
@@ -187,7 +188,7 @@ static const mrail_option_t options[] = {
      "time that the trace covers, 0.1 to 86400 seconds (until the processes "
      "exit, or ctrl-C)",
      MRAIL_OPTION_SECONDS, FIELD(file.duration_s), 100, 86400000, NULL},
-    {"--limit", "SIZE", "size of FILE at which the trace ends (1G)",
+    {"--limit", "SIZE", "size of FILE at which the trace ends (default: 1G)",
      MRAIL_OPTION_SIZE, FIELD(file.limit), 1, UINT64_C(1) << 40, NULL},
     {"--force", NULL, "replace FILE if it exists", MRAIL_OPTION_FLAG,
      FIELD(file.force), 0, 0, NULL},
@@ -197,8 +198,8 @@ static const mrail_option_t options[] = {
     {"--past", NULL, "begin with the records that are already in the rings",
      MRAIL_OPTION_FLAG, FIELD(sources.past), 0, 0, NULL},
     {"--dir", "DIR",
-     "directory of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
-     "(" MRAIL_TELE_DIR ")",
+     "telemetry directory, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "(default: " MRAIL_TELE_DIR ")",
      MRAIL_OPTION_TEXT, FIELD(sources.dir), 0, 0, NULL},
     {"--archive", "FILE", "trace the records in a mrail collect archive",
      MRAIL_OPTION_TEXT, FIELD(archive), 0, 0, NULL},

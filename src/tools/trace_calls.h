@@ -6,14 +6,14 @@
 #include "telemetry/calls.h"
 #include "tools/perfetto.h"
 
-/* Returns the position, below the process, of the track of the communicator in
- * slot `place`. The next position is for the track of its plans. */
+/* Returns the position, below the process, of the track for the communicator in
+ * slot `place`. The track for its plans takes the next position. */
 static inline int trace_calls_order(unsigned place)
 {
     return 2 * (int)place;
 }
 
-/* The first order after those of this file. */
+/* The first position after the tracks of this file. */
 #define TRACE_CALLS_ORDERS (2 * (int)MRAIL_CALLS_COMMS + 1)
 
 /* The calls of a communicator that have been shown. */
@@ -26,7 +26,7 @@ typedef struct trace_comm {
 
 typedef struct trace_calls {
     perfetto_t *trace;
-    uint64_t process; /* id of the track of the process */
+    uint64_t process; /* id of the process's track */
     uint64_t offset_ns;
     uint64_t waits; /* id of the track; 0 if there is none yet */
     uint64_t next_past;

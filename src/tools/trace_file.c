@@ -249,7 +249,7 @@ static void take(const trace_sources_t *sources, trace_source_t *source)
     }
 }
 
-/* Returns a copy of the calls of the process, or NULL. */
+/* Returns a copy of the process's calls, or NULL. */
 static const mrail_calls_t *read_calls(const writing_t *writing,
                                        const trace_source_t *source)
 {
@@ -264,7 +264,7 @@ static const mrail_calls_t *read_calls(const writing_t *writing,
                : NULL;
 }
 
-/* Returns a copy of the forecasts of the process, or NULL. */
+/* Returns a copy of the process's forecasts, or NULL. */
 static const mrail_plans_t *read_plans(const writing_t *writing,
                                        const trace_source_t *source)
 {

@@ -42,7 +42,7 @@ typedef struct trace_plan {
 
 typedef struct trace_plans {
     perfetto_t *trace;
-    uint64_t process;   /* id of the track of the process */
+    uint64_t process;   /* id of the process's track */
     uint64_t offset_ns; /* CLOCK_REALTIME minus the clock of the calls */
     int has_past, has_started;
     int had_file; /* there was a file at the first trace_plans_add() */

@@ -84,7 +84,7 @@ static void source_free(trace_source_t *source)
     free(source);
 }
 
-/* Returns the id at the end of the name of a file, or 0. */
+/* Returns the id at the end of a file name, or 0. */
 static uint64_t id_of(const char *path)
 {
     const char *dot = strrchr(path, '.');

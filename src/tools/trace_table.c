@@ -81,7 +81,7 @@ static uint64_t row_hash(uint64_t peer, unsigned lane, unsigned rail,
                        (uint64_t)kind << 48);
 }
 
-/* Returns the slot of the record's row, or the free slot for it. */
+/* Returns the slot of the record's row, or the free slot for a new row. */
 static uint32_t *table_find(const trace_table_t *table,
                             const mrail_ring_record_t *record)
 {

@@ -92,7 +92,7 @@ void trace_tracks_finish(trace_tracks_t *tracks, const mrail_calls_t *calls,
 
 const trace_totals_t *trace_tracks_totals(const trace_tracks_t *tracks);
 
-/* Returns the id of the track of the process. */
+/* Returns the id of the process's track. */
 uint64_t trace_tracks_id(const trace_tracks_t *tracks);
 
 #endif

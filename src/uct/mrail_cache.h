@@ -6,7 +6,7 @@
  * the same address, it is registered again. The cache is UCX's own
  * (ucs/memory/rcache.h), and follows UCX's memory events.
  *
- * Only a UCX with CUDA support reports events of device memory. Each use of a
+ * Only UCX with CUDA support reports events of device memory. Each use of a
  * cached region therefore compares the buffer id, which changes when device
  * memory is freed and allocated again.
  */

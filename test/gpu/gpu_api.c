@@ -156,7 +156,7 @@ static int test_bad_handles(void)
     RESULT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(CU_STREAM_LEGACY));
     CU(cuStreamCreate(&stream, 0));
     CU(cuEventCreate(&event, 0));
-    /* a handle of another type, and stale handles */
+    /* a handle of the wrong type, and stale handles */
     RESULT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery((CUstream)event));
     RESULT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery((CUevent)stream));
     CU(cuStreamDestroy(stream));

@@ -26,7 +26,7 @@ no_files()
 }
 
 # alone OPTION... -- COMMAND...: like gpus, but in a separate session. An
-# earlier session may have other GPUs, and outlives its last process for a
+# earlier session may have different GPUs, and outlives its last process for a
 # moment.
 alone()
 {
@@ -122,7 +122,7 @@ CUDA_VISIBLE_DEVICES=
 expect_run 'mrail info: no device' 0 '^no GPU: the CUDA driver has no device$' \
     alone --gpus 2 -- "$build/mrail-info"
 CUDA_VISIBLE_DEVICES=2,0
-expect_run 'visible devices, in another order' 0 '^devices 2 0$' \
+expect_run 'visible devices, in a different order' 0 '^devices 2 0$' \
     alone --gpus 3 -- "$tool" count
 CUDA_VISIBLE_DEVICES=1,7,0
 expect_run 'a wrong number ends the list' 0 '^devices 1$' \

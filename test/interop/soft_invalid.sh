@@ -101,7 +101,7 @@ kill $filler; wait $filler 2>/dev/null
     fail "100 opens with 40 descriptors"
 report 'too few descriptors in the session daemon, and in the process'
 
-# The session file is damaged, or was written by another version or in another
+# The session file is damaged, was written by another version, or has a different
 # mode.
 file=/dev/shm/mrail-soft.$(id -u).$session
 cp "$file" "$tmp/good"

@@ -21,7 +21,7 @@ from bench_tools import gpu_area, record, samples, try_report
 
 
 def gpu_answer(words):
-    """Returns the output of a job of the area gpu that reaches all targets."""
+    """Returns the output of a job in the gpu area that reaches all targets."""
     words = [str(word) for word in words]
     if 'run' in words:
         limit = 180 if '--to' in words else 120 * (int(words[3]) - 1)

@@ -1,5 +1,5 @@
 /*
- * Tests the file of MPI calls. Readers must see consistent counts and times,
+ * Tests the .calls file. Readers must see consistent counts and times,
  * even from a killed process. Arbitrary file contents must not harm readers.
  */
 #include "config.h"

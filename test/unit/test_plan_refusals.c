@@ -467,7 +467,8 @@ static void test_every_allocation(void **state)
     assert_true(n > 5);
 }
 
-/* Returns the sum of a function of the bytes on all links. */
+/* Returns a weighted sum of the bytes on all links, which changes if bytes move
+ * from one link to another. */
 static double sum_links(const mrail_plan_t *plan)
 {
     double sum = 0;

@@ -1,5 +1,5 @@
 /*
- * Tests the file of forecasts (src/telemetry/plans.c). Readers must see
+ * Tests the .plans file (src/telemetry/plans.c). Readers must see
  * complete forecasts. Arbitrary file contents must not harm them.
  */
 #include "config.h"

@@ -919,7 +919,7 @@ static void test_files_that_match(void **state)
     check_says(&job, NULL);
     set_file(&job, HEAD RANKS GROUPS "uplink * * 10MB\n");
     check_says(&job, NULL);
-    /* ranks in another order, on some of the nodes */
+    /* ranks in a different order, on some of the nodes */
     set_file(&job, "nodes 9\nrails 2\nrail * * 100MB\nranks 8 1 multi-rail\n"
                    "ranks 0-3,8 2 multi-rail\n");
     for (unsigned i = 0; i < 8; ++i) {
