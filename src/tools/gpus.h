@@ -44,7 +44,7 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
 #define MRAIL_GPUS_OPTIONS(_type, _member)                                     \
     {"--gpus",                                                                 \
      "N",                                                                      \
-     "software GPUs per node, 1 to 16 (none)",                                 \
+     "software GPUs per node, 1 to 16 (default: none)",                        \
      MRAIL_OPTION_UNSIGNED,                                                    \
      offsetof(_type, _member.num),                                             \
      1,                                                                        \
@@ -53,8 +53,8 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
         {"--gpu-link",                                                         \
          "KIND:RATE",                                                          \
          "links between the GPUs of a node and their rate: mesh (between all " \
-         "pairs), switch (between each GPU and a switch) or none (mesh, no "   \
-         "limit)",                                                             \
+         "pairs), switch (between each GPU and a switch) or none (default: "   \
+         "mesh, no limit)",                                                    \
          MRAIL_OPTION_TEXT,                                                    \
          offsetof(_type, _member.link),                                        \
          0,                                                                    \
@@ -62,7 +62,8 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
          NULL},                                                                \
         {"--pcie",                                                             \
          "RATE",                                                               \
-         "rate between host memory and each GPU, in each direction (max)",     \
+         "rate between host memory and each GPU, in each direction (default: " \
+         "max)",                                                               \
          MRAIL_OPTION_TEXT,                                                    \
          offsetof(_type, _member.pcie),                                        \
          0,                                                                    \
@@ -70,7 +71,7 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
          NULL},                                                                \
         {"--gpu-memory",                                                       \
          "SIZE",                                                               \
-         "memory of each GPU (1G)",                                            \
+         "memory of each GPU (default: 1G)",                                   \
          MRAIL_OPTION_SIZE,                                                    \
          offsetof(_type, _member.memory),                                      \
          0,                                                                    \
