@@ -95,7 +95,9 @@ def compare(own, other):
 
     Both lists are in the order of rounds. With enough pairs of runs, the ratio
     is the median of their ratios, with its 95 % interval. Otherwise it is the
-    ratio of the medians. Raises ValueError if a sample of the baseline is 0.
+    ratio of the medians. Raises ValueError if the median of the baseline, or with
+    enough pairs any of its samples, is 0, and under the same conditions as
+    stats.median().
     """
     values = [sample.value for sample in own]
     others = [sample.value for sample in other]

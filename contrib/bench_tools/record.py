@@ -237,7 +237,8 @@ def missed(figures):
 def page(area, data, template):
     """Returns the text of docs/results/AREA.md.
 
-    Raises ValueError if a figure has a section that the template lacks.
+    Raises ValueError if a figure has a section that the template lacks, or if a
+    line of the template is invalid.
     """
     used, lines = set(), []
     for line in template.rstrip('\n').split('\n'):

@@ -1,7 +1,7 @@
 """Parses the output of the measured programs.
 
-Each function takes text, and raises ValueError with the reason if the text
-contains no result or an invalid one.
+Functions that return a measurement raise ValueError with the reason if the
+output contains none or an invalid one.
 """
 import json
 import re
@@ -25,7 +25,8 @@ def size_bytes(text):
 
 
 def bench_objects(text):
-    """Returns the objects of `mrail bench --json`, one per line."""
+    """Returns a list of the objects that `mrail bench --json` printed, one per
+    line. The list may be empty."""
     objects = []
     for line in text.splitlines():
         if line.startswith('{'):

@@ -72,7 +72,8 @@ def interval_rank(count, confidence=0.95):
     largest. It contains the median of the distribution with a probability of 1
     - 2 P(Binomial(count, 1/2) < k), and k is the largest rank for which that is
     at least `confidence`. The values must be independent; the
-    distribution is arbitrary. For 95 %, at least 6 values are needed.
+    distribution is arbitrary. For 95 %, at least 6 values are needed. Raises
+    ValueError if `confidence` is not between 0 and 1.
 
     Source: [Order] 7.1.
     """
@@ -94,7 +95,7 @@ def median_interval(values, confidence=0.95):
     """Returns (low, high) for the median by interval_rank(), or None if there
     are too few values.
 
-    Raises ValueError under the same conditions as median().
+    Raises ValueError under the same conditions as median() and interval_rank().
     """
     check_values(values)
     rank = interval_rank(len(values), confidence)

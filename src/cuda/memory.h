@@ -56,7 +56,8 @@ const char *mrail_cuda_range_text(int status);
  * Makes a context current in which the memory can be used: the context of the
  * allocation or, if it has none, the primary context of its device. After each
  * successful call, the same thread must call mrail_cuda_leave(), which restores
- * the previous context. Returns 0, or -EIO if the context was destroyed.
+ * the previous context. Returns 0, or -EIO if the driver rejects the context,
+ * for example because it was destroyed.
  */
 int mrail_cuda_enter(const mrail_cuda_range_t *range);
 void mrail_cuda_leave(const mrail_cuda_range_t *range);

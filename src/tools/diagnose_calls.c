@@ -72,7 +72,8 @@ void diagnose_add_compute(const diagnose_check_t *check,
 /* ---- wait ---- */
 
 /* Returns the rank to which a rank waits to send a message, or from which it
- * waits to receive one. Returns NULL if there is none or it is unknown. */
+ * waits to receive one. Returns NULL if there is none, if it is unknown, or if
+ * the wait is still shorter than --wait. */
 static const diagnose_rank_t *awaited(const diagnose_check_t *check,
                                       const diagnose_rank_t *rank)
 {

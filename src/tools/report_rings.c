@@ -56,7 +56,8 @@ static void read_ring(report_files_t *files, const char *path, ring_t *ring)
 }
 
 /* Reads the earlier sample of a process in an archive. Returns NULL if there is
- * none. The page is valid until the next call. */
+ * none, if it is not valid, or if it is not older than the last sample. The
+ * page is valid until the next call. */
 static const mrail_page_t *read_earlier(const report_files_t *files,
                                         const report_file_t *file)
 {

@@ -81,8 +81,8 @@ int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
 }
 
 /* Returns the configured index. If none is configured, returns the index of the
- * first IPv4 GID, or else of the first IPv6 GID. Returns -1 if there is no
- * routable RoCEv2 GID. */
+ * first IPv4 GID, or else of the first IPv6 GID. Returns -1 if the configured
+ * GID, or without one every GID, is not a routable RoCEv2 GID. */
 static int mrail_gid_find(struct ibv_context *ctx, unsigned port,
                           int table_length, int configured,
                           struct ibv_gid_entry *entry)

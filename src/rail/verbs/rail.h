@@ -183,7 +183,8 @@ static inline MRAIL_DATA int mrail_rail_poll(mrail_rail_t *rail)
     return n;
 }
 
-/* Opens the device with this name. Returns NULL if there is none. */
+/* Opens the device with this name. Returns NULL if there is none, or if it
+ * cannot be opened. */
 struct ibv_context *mrail_rail_open_device(const char *name);
 
 /* Opens the port of `attr`, which discovery has selected. */
