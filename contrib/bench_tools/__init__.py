@@ -1,1 +1,2 @@
-"""The parts of contrib/bench: statistics, runs, areas, pages and drawings."""
+"""This package contains the parts of contrib/bench: statistics, runs, areas, pages and
+drawings."""

@@ -1,4 +1,4 @@
-"""The command contrib/bench."""
+"""Implements the command contrib/bench."""
 import argparse
 import json
 import os

@@ -1,4 +1,4 @@
-"""The areas that measure exchanges among eight ranks: alltoallv and readme.
+"""Defines the areas that measure exchanges among eight ranks: alltoallv and readme.
 
 Exchanges planned by coll/mrail are compared with the lower bound for the
 topology (computed by the planner, see `mrail plan`) and with stock UCX.

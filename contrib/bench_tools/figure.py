@@ -1,4 +1,4 @@
-"""A figure of contrib/bench: its samples, JSON object and table row."""
+"""Defines a figure of contrib/bench with its samples, JSON object and table row."""
 import json
 from typing import NamedTuple, Optional
 

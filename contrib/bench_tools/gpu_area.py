@@ -1,5 +1,5 @@
-"""The area gpu: exchanges between device memories, on software GPUs with pairwise
-links, next to what links and rails allow.
+"""The gpu area measures exchanges between device memories, on software GPUs with
+pairwise links, next to what links and rails allow.
 
 Each GPU has a rail. Links and rails have a thousandth of the rates of NVLink and
 NDR that [NIMBLE] V reports, 120 and 45 GB/s.

@@ -1,4 +1,4 @@
-"""The areas that measure messages between two processes: softroce, p2p,
+"""Defines the areas that measure messages between two processes: softroce, p2p,
 overhead."""
 import time
 

@@ -1,5 +1,5 @@
-"""The area multirail: exchanges of multi-rail ranks, with coll/mrail, without it
-and on stock UCX, next to the planner's lower bound.
+"""The multirail area measures exchanges of multi-rail ranks, with coll/mrail, without
+it and on stock UCX, next to the planner's lower bound.
 
 Some cases need switches and hosts with different rates, and run in a lab
 (`mrail lab`). The links of a lab also carry packet headers, 1.4 % of the bytes, and

@@ -1,4 +1,4 @@
-"""The area operators: what telemetry and its tools cost, and how often mrail
+"""The operators area measures what telemetry and its tools cost, and how often mrail
 diagnose is right.
 
 test/mpi/planted_faults.py has the planted faults. test/tools has the programs that

@@ -1,4 +1,4 @@
-"""The area osu: MPI operations by message size, and instructions per message.
+"""The osu area measures MPI operations by message size, and instructions per message.
 
 The method follows the OSU micro-benchmarks. The program is test/bench/mpi_osu.c.
 The rails have no rate limit, so the processors are the bottleneck.

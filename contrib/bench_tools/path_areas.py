@@ -1,5 +1,5 @@
-"""The area paths: jobs in a lab, and flow-level simulation of fabrics from
-papers.
+"""The paths area measures jobs in a lab, and simulates fabrics from papers at flow
+level.
 
 The simulation is deterministic, so each of its figures needs one run. Where
 ports, hashes or orders are random, a figure is the mean over several seeds.

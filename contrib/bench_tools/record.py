@@ -1,5 +1,5 @@
-"""Recorded figures: docs/results/data/AREA.json, and the pages generated from
-them.
+"""Formats recorded figures as docs/results/data/AREA.json, and generates the pages
+from them.
 
 A page is a template from bench_tools/pages with the tables filled in. A line
 "@recorded@" in the template is replaced by the circumstances of the

@@ -1,4 +1,4 @@
-"""Runs programs for contrib/bench: time limits, interleaving, progress."""
+"""Runs programs for contrib/bench, with time limits, interleaving and progress."""
 import contextlib
 import os
 import pathlib

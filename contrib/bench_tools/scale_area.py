@@ -1,4 +1,4 @@
-"""The area scale: memory and time as functions of the number of peers, and jobs
+"""The scale area measures memory and time as functions of the number of peers, and jobs
 of 128 real ranks.
 
 test/bench/peer_scale.c runs one engine against scripted peers in virtual time.

@@ -1,8 +1,8 @@
 /*
- * An intrusive priority queue: the node with the smallest key is first. It is a
- * pairing heap: it allocates no memory; insertion takes constant time, and
- * removal amortised O(log n) time. The order of nodes with equal keys is
- * undefined. Not thread-safe: the caller must serialise all calls.
+ * An intrusive priority queue, in which the node with the smallest key is
+ * first. It is a pairing heap: it allocates no memory; insertion takes constant
+ * time, and removal amortised O(log n) time. The order of nodes with equal keys
+ * is undefined. Not thread-safe: the caller must serialise all calls.
  *
  *     root 3 - child 5 <-> 9 <-> 4       siblings are in no order
  *                      |

@@ -1,6 +1,7 @@
 /*
- * Numbers as users type them: counts, sizes, fractions, times, rates, and
- * ranges of sizes. Every `mrail` command uses these functions to read numbers.
+ * Parses numbers as users type them: counts, sizes, fractions, times, rates,
+ * and ranges of sizes. Every `mrail` command uses these functions to read
+ * numbers.
  *
  * Unless stated otherwise, the functions return 0, -EINVAL if the text is
  * malformed, or -ERANGE if the number is out of bounds. They write *value_p

@@ -1,6 +1,6 @@
 /*
- * The part of NVML that mrail calls or software GPUs implement: names, numbers
- * and layouts. Neither needs nvml.h.
+ * Declares the part of NVML that mrail calls or software GPUs implement: names,
+ * numbers and layouts. Neither needs nvml.h.
  *
  * Source: [NVML].
  */

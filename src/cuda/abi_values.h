@@ -1,7 +1,7 @@
 /*
- * The numbers of the CUDA driver API: result codes, constants, and the layout
- * of structures. abi.h turns them into C names. Where cuda.h is installed,
- * test/gpu/abi_check.c compares them with it.
+ * Defines the numbers of the CUDA driver API: result codes, constants, and the
+ * layout of structures. abi.h turns them into C names. Where cuda.h is
+ * installed, test/gpu/abi_check.c compares them with it.
  *
  * Source: [CUDA] driver API, "Data types used by CUDA driver".
  */

@@ -1,5 +1,5 @@
 /*
- * The CUDA driver API, found at run time. mrail is not linked to libcuda and
+ * Finds the CUDA driver API at run time. mrail is not linked to libcuda and
  * does not need cuda.h. A caller uses the functions through a table:
  *
  *     const mrail_cuda_t *cuda = mrail_cuda_find();

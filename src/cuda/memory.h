@@ -1,5 +1,5 @@
 /*
- * Device memory of the application: determines the kind of memory at an
+ * Handles device memory of the application: determines the kind of memory at an
  * address, and exports the memory to NICs as a dma-buf. No function changes the
  * current context of a thread.
  */

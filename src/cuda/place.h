@@ -1,5 +1,6 @@
 /*
- * The location of devices in the machine: the PCI tree and the NUMA nodes.
+ * Determines the location of devices in the machine, that is, in the PCI tree
+ * and the NUMA nodes.
  *
  * Software rails and software GPUs are in no PCI tree. `mrail soft` passes the
  * numbers of a node's rails and GPUs as "RAILS:GPUS" in MRAIL_SOFT_PLACES. This

@@ -1,5 +1,5 @@
-/* Areas in device memory: each rank allocates one, and imports the areas of all
- * other ranks of its node. */
+/* Manages areas in device memory: each rank allocates one, and imports the
+ * areas of all other ranks of its node. */
 #include "config.h"
 #include "cuda/relay_internal.h"
 

@@ -1,4 +1,5 @@
-/* Switch rules: options, port ranges, and the table of dialects. */
+/* Validates the options of switch rules, computes port ranges, and holds the
+ * table of dialects. */
 #include "config.h"
 #include "fabric/acl.h"
 

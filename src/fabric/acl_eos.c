@@ -1,6 +1,6 @@
 /*
- * Rules for Arista EOS: access lists, class maps and a policy map of type pbr.
- * Source: [EOS PBR].
+ * Writes rules for Arista EOS: access lists, class maps and a policy map of
+ * type pbr. Source: [EOS PBR].
  *
  * EOS has a second, newer feature for the same purpose, traffic policies. The
  * rules do not use it, because fewer platforms can redirect with it.

@@ -1,6 +1,6 @@
 /*
- * Internals of the switch rules: the table of dialects, helpers for the
- * writers, and the reader that all dialects share.
+ * Declares the internals of the switch rules: the table of dialects, helpers
+ * for the writers, and the reader that all dialects share.
  *
  * A reader converts text to matches (a rule's ports) and edges between names. A
  * match starts at a name, such as the name of an access list or a mark. Edges

@@ -1,7 +1,7 @@
 /*
- * Rules for a Linux router, with or without FRR: nftables marks each segment,
- * and a routing rule sends packets with the mark to a table with one next hop.
- * Sources: [nft], [ip-rule].
+ * Writes rules for a Linux router, with or without FRR: nftables marks each
+ * segment, and a routing rule sends packets with the mark to a table with one
+ * next hop. Sources: [nft], [ip-rule].
  *
  * Marks are needed because `ip rule` rejects a port range that ends at 65535.
  * All rules and routes use a dedicated routing protocol number, so one command

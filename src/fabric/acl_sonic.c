@@ -1,6 +1,6 @@
 /*
- * Rules for SONiC: an ACL table and its rules, as JSON for the configuration
- * database. Sources: [SONiC ACL], [SONiC ACL types], [SONiC VRF].
+ * Writes rules for SONiC: an ACL table and its rules, as JSON for the
+ * configuration database. Sources: [SONiC ACL], [SONiC ACL types], [SONiC VRF].
  *
  * SONiC has no policy routing, but a rule of an ACL table can redirect packets.
  * The built-in table type L3 cannot match a DSCP, so rules with a DSCP use a

@@ -1,4 +1,4 @@
-/* The common parts of the readers of rule sets: lines, numbers, matches, and
+/* Implements what the readers of rule sets share: lines, numbers, matches, and
  * edges between names. */
 #include "config.h"
 #include "fabric/acl_internal.h"

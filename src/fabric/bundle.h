@@ -1,9 +1,9 @@
 /*
- * Bundles: the links across one cut of a fabric, in one direction. The uplinks
- * of a leaf form a bundle, and so do the links between a pod and the cores. The
- * bytes through a bundle do not depend on routing. Bundles therefore give a
- * lower bound on the time of an exchange, and ideal packet spraying amounts to
- * a flow over bundles.
+ * Bundles are the links across one cut of a fabric, in one direction. The
+ * uplinks of a leaf form a bundle, and so do the links between a pod and the
+ * cores. The bytes through a bundle do not depend on routing. Bundles therefore
+ * give a lower bound on the time of an exchange, and ideal packet spraying
+ * amounts to a flow over bundles.
  *
  * A pod is a connected component of the fabric without its cores.
  */

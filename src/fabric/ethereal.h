@@ -1,6 +1,6 @@
 /*
- * Minimal splitting of equal flows over uplinks: Ethereal, Algorithm 1. Source:
- * [Ethereal] 3.2 and the proof of Theorem 1.
+ * Splits equal flows over uplinks with the fewest pieces: Algorithm 1 of
+ * Ethereal. Source: [Ethereal] 3.2 and the proof of Theorem 1.
  *
  * n equal flows go to one leaf over s uplinks. Each uplink carries floor(n/s)
  * whole flows. The remaining r = n mod s flows are each split into s/g pieces,

@@ -1,5 +1,5 @@
-/* A fabric that is being parsed: growing arrays, and the steps that complete
- * it. */
+/* Declares a fabric that is being parsed: growing arrays, and the steps that
+ * complete it. */
 #ifndef MRAIL_FABRIC_FABRIC_INTERNAL_H
 #define MRAIL_FABRIC_FABRIC_INTERNAL_H
 

@@ -1,6 +1,6 @@
 /*
- * ParaLet: computes the number and size of the parallel flowlets that a flow
- * needs. Source: [ParaLet] 4.1 and 5.2.
+ * Computes the number and size of the parallel flowlets that a flow needs, by
+ * the method of ParaLet. Source: [ParaLet] 4.1 and 5.2.
  *
  * Each of N senders chooses one of N paths at random for each of its m
  * flowlets. If the fullest path receives X of the N m flowlets, the slowdown is

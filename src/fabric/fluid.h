@@ -1,5 +1,6 @@
 /*
- * Flows as fluids: max-min fair rates over time, on links with capacities.
+ * Models flows as fluids on links with capacities. Their rates are max-min
+ * fair, and change over time.
  *
  * A group is a number of bytes that one or more flows carry together. Examples
  * are a message with a single flow, and a message whose lanes pull from it. At

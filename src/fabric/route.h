@@ -1,6 +1,6 @@
 /*
- * Routing: the links that a flow takes through a fabric, with ECMP hashing or
- * port rules.
+ * Finds the links that a flow takes through a fabric, with ECMP hashing or port
+ * rules.
  *
  * `mrail lab` writes the same choices to the tables of its switches
  * (tools/lab_route.c), and `mrail simulate` calls mrail_route_find().

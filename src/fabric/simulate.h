@@ -1,5 +1,5 @@
 /*
- * Flow-level simulation of exchanges over a fabric: the paths that a method
+ * Simulates exchanges over a fabric at flow level: the paths that a method
  * assigns to messages, and the time that the messages take.
  *
  * Source ports come from src/orchestrator, which the transport uses as well.

@@ -1,4 +1,5 @@
-/* The lower bound on the time of an exchange, and the load of the uplinks. */
+/* Computes the lower bound on the time of an exchange, and the load of the
+ * uplinks. */
 #include "config.h"
 #include "fabric/simulate.h"
 

@@ -1,6 +1,6 @@
 /*
- * The method of Ethereal: batches, path assignment, random order and starts,
- * and path states. Source: [Ethereal] 3, Algorithm 1.
+ * Implements the method of Ethereal: batches, path assignment, random order and
+ * starts, and path states. Source: [Ethereal] 3, Algorithm 1.
  */
 #include "config.h"
 #include "fabric/simulate_internal.h"

@@ -1,9 +1,9 @@
 /*
- * Kernels as host code: the image that a program passes to cuModuleLoadData()
- * in place of PTX, and the services that a software GPU offers to running
- * kernels. A real driver rejects an image with CUDA_ERROR_INVALID_IMAGE, and a
- * software GPU refuses PTX with the same error, so a program tries one form
- * after the other.
+ * Defines kernels as host code: the image that a program passes to
+ * cuModuleLoadData() in place of PTX, and the services that a software GPU
+ * offers to running kernels. A real driver rejects an image with
+ * CUDA_ERROR_INVALID_IMAGE, and a software GPU refuses PTX with the same error,
+ * so a program tries one form after the other.
  */
 #ifndef MRAIL_KERNELS_IMAGE_H
 #define MRAIL_KERNELS_IMAGE_H

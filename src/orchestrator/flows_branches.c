@@ -1,8 +1,8 @@
 /*
- * Branches of slots: the relays that lead to one rail, or the rails that lead
- * to the spine. A row divides the bytes of a slot among its branches for all
- * demands together. The cost of an iteration over the demands therefore does
- * not depend on the number of branches.
+ * Handles the branches of slots: the relays that lead to one rail, or the rails
+ * that lead to the spine. A row divides the bytes of a slot among its branches
+ * for all demands together. The cost of an iteration over the demands therefore
+ * does not depend on the number of branches.
  *
  * The share of a branch is proportional to its weight times e^(-price) for each
  * of its links. The weight of the slot is their sum. Division by slot and then

@@ -1,4 +1,4 @@
-/* Constant data of a division: memory, links, slots and masks. */
+/* Prepares the constant data of a division: memory, links, slots and masks. */
 #include "config.h"
 #include "flows_internal.h"
 

@@ -1,6 +1,7 @@
 /*
- * Incremental repair, demand by demand. Moves the excess over a limit to lanes
- * with spare capacity, removes unnecessary relays, and prices full links.
+ * Implements incremental repair, demand by demand. Moves the excess over a
+ * limit to lanes with spare capacity, removes unnecessary relays, and prices
+ * full links.
  *
  * All values are excesses: the bytes by which a link exceeds the limit. A
  * negative excess is spare capacity. The absent link has unlimited spare

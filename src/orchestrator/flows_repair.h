@@ -1,7 +1,7 @@
 /*
- * Incremental repair (flows_repair.c), shared with the code for branches
- * (flows_branches.c). Few topologies have branches, so the loops do not contain
- * their code.
+ * Declares the functions of incremental repair (flows_repair.c) that the code
+ * for branches (flows_branches.c) shares. Few topologies have branches, so the
+ * loops do not contain their code.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H
 #define MRAIL_ORCHESTRATOR_FLOWS_REPAIR_H

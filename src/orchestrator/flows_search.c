@@ -1,7 +1,7 @@
 /*
- * Phase 2: minimizes relays within a given congestion. It combines the ascent
- * of flows.c, with a cost for relays, with repair of the iterations and prices
- * for full links.
+ * Implements phase 2, which minimizes relays within a given congestion. It
+ * combines the ascent of flows.c, with a cost for relays, with repair of the
+ * iterations and prices for full links.
  */
 #include "config.h"
 #include "flows_internal.h"

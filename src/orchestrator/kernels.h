@@ -1,8 +1,9 @@
 /*
- * Kernels: loops over all demands of a division (flows.h) and over all links.
- * The planner spends most of its time here. Vectors have four doubles; the code
- * uses AVX2 if the processor has it. Every lane and every sum uses the same
- * order of operations on every platform, so the results are identical.
+ * Declares the kernels, which are loops over all demands of a division
+ * (flows.h) and over all links. The planner spends most of its time here.
+ * Vectors have four doubles; the code uses AVX2 if the processor has it. Every
+ * lane and every sum uses the same order of operations on every platform, so
+ * the results are identical.
  *
  * Rows have `width` slots: a multiple of MRAIL_KERNELS_VECTOR, at most
  * MRAIL_KERNELS_MAX_WIDTH.

@@ -1,5 +1,5 @@
 /*
- * libmrail-plan: assigns the bytes of an exchange to rails and relays with
+ * libmrail-plan assigns the bytes of an exchange to rails and relays with
  * minimal congestion.
  *
  *   topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan

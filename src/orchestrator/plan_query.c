@@ -1,4 +1,4 @@
-/* Queries of a plan: pieces, baseline and link loads. */
+/* Implements the queries of a plan: pieces, baseline and link loads. */
 #include "config.h"
 #include "plan_internal.h"
 

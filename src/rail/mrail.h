@@ -1,6 +1,6 @@
 /*
- * The engine: all NIC ports ("rails") of this process as one transport. It uses
- * libibverbs, but neither UCX nor MPI.
+ * The engine presents all NIC ports ("rails") of this process as one transport.
+ * It uses libibverbs, but neither UCX nor MPI.
  *
  * A process has one engine, opened by reference. A user (a UCT interface, a
  * collective component) creates an `mrail_iface` on it. Endpoints of all ifaces

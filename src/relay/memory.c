@@ -1,5 +1,5 @@
-/* The shared-memory pool of every kind of memory, and host memory, whose
- * payloads are in this pool. */
+/* Manages the shared-memory pool of every kind of memory, and host memory,
+ * whose payloads are in this pool. */
 #include "config.h"
 #include "relay/memory.h"
 

@@ -1,4 +1,4 @@
-/* Start of an exchange: finds this rank's part in a list of flows. */
+/* Starts an exchange: finds this rank's part in a list of flows. */
 #include "config.h"
 #include "relay/relay_internal.h"
 

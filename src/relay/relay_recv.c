@@ -1,5 +1,5 @@
-/* Receive side of a rank: chunks from the network and from the ranks of its
- * node. */
+/* Implements the receive side of a rank: chunks from the network and from the
+ * ranks of its node. */
 #include "config.h"
 #include "relay/relay_internal.h"
 

@@ -1,5 +1,5 @@
-/* Send side of a rank: its own chunks and, as relay_out, chunks of other
- * ranks. */
+/* Implements the send side of a rank: its own chunks and, as relay_out, chunks
+ * of other ranks. */
 #include "config.h"
 #include "relay/relay_internal.h"
 

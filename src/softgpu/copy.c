@@ -1,8 +1,8 @@
 /*
- * cuMemcpy*. A function returns before its copy is complete in the same cases
- * as in a real driver. Functions that copy between devices always return early,
- * even if their names do not end in Async. Functions that copy pageable host
- * memory never return early, even if their names end in Async.
+ * Implements cuMemcpy*. A function returns before its copy is complete in the
+ * same cases as in a real driver. Functions that copy between devices always
+ * return early, even if their names do not end in Async. Functions that copy
+ * pageable host memory never return early, even if their names end in Async.
  *
  * Source: [CUDA] driver API, "API synchronization behavior".
  */

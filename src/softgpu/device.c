@@ -1,4 +1,4 @@
-/* cuDevice*: queries about devices. */
+/* Implements cuDevice*, the queries about devices. */
 #include "config.h"
 #include "softgpu/launch.h"
 

@@ -1,6 +1,7 @@
 /*
- * Entry points: cuGetProcAddress, variants of functions that share a binary
- * interface, and unsupported functions.
+ * Implements the entry points that need special treatment: cuGetProcAddress,
+ * variants of functions that share a binary interface, and unsupported
+ * functions.
  */
 #include "config.h"
 /* This file defines symbols with the plain names. */

@@ -1,7 +1,7 @@
 /*
- * libnvidia-ml.so.1 for the software GPUs of a node. It supports the queries of
- * UCX 1.22 about devices and their links. All GPUs of the node are listed, in
- * the order of their PCI addresses. As with the real library,
+ * Implements libnvidia-ml.so.1 for the software GPUs of a node. It supports the
+ * queries of UCX 1.22 about devices and their links. All GPUs of the node are
+ * listed, in the order of their PCI addresses. As with the real library,
  * CUDA_VISIBLE_DEVICES has no effect. A device handle is the number of the GPU
  * plus one.
  *

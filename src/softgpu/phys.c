@@ -1,6 +1,7 @@
 /*
- * Physical memory of GPUs: memory files with mode 0600. A file exists as long
- * as a process has it open or mapped. Its name identifies the GPU.
+ * Manages the physical memory of GPUs, which consists of memory files with mode
+ * 0600. A file exists as long as a process has it open or mapped. Its name
+ * identifies the GPU.
  */
 #include "config.h"
 #include "softgpu/state.h"

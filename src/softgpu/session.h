@@ -1,8 +1,8 @@
 /*
- * The software GPUs of a session: one file in /dev/shm next to the file of the
- * software rails, mapped by every process of the session. The file contains the
- * devices, the rates of their links, the processes that use them, and counters,
- * but not the device memory.
+ * The software GPUs of a session are described by one file in /dev/shm next to
+ * the file of the software rails, which every process of the session maps. The
+ * file contains the devices, the rates of their links, the processes that use
+ * them, and counters, but not the device memory.
  *
  * `mrail soft` creates the file, and the session daemon removes it. As in
  * softroce/host/session.h, each field is an atomic that is meaningful on its

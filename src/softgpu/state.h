@@ -1,8 +1,8 @@
 /*
- * The state of a process that uses software GPUs: devices, contexts, memory,
- * streams and events. One lock, sgpu.lock, protects the whole state. A thread
- * that copies bytes releases the lock, and holds references to the memory
- * instead.
+ * Declares the state of a process that uses software GPUs: devices, contexts,
+ * memory, streams and events. One lock, sgpu.lock, protects the whole state. A
+ * thread that copies bytes releases the lock, and holds references to the
+ * memory instead.
  */
 #ifndef MRAIL_SGPU_STATE_H
 #define MRAIL_SGPU_STATE_H

@@ -1,8 +1,8 @@
 /*
- * Streams: queues of operations, which the engine of the device executes in
- * order. The legacy stream of a context waits for all earlier work in blocking
- * streams (those without CU_STREAM_NON_BLOCKING), and blocking streams wait for
- * the work of the legacy stream.
+ * Implements streams, which are queues of operations that the engine of the
+ * device executes in order. The legacy stream of a context waits for all
+ * earlier work in blocking streams (those without CU_STREAM_NON_BLOCKING), and
+ * blocking streams wait for the work of the legacy stream.
  */
 #include "config.h"
 #include "softgpu/work.h"

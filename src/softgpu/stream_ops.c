@@ -1,5 +1,5 @@
-/* Operations in streams other than copies and events: memory sets, host
- * functions, and values in memory. */
+/* Implements operations in streams other than copies and events: memory sets,
+ * host functions, and values in memory. */
 #include "config.h"
 #include "softgpu/copy.h"
 

@@ -1,7 +1,7 @@
 /*
- * Virtual memory management: address reservations, physical memory with
- * handles, and mappings from addresses to memory. A copy must stay within one
- * mapping.
+ * Implements virtual memory management: address reservations, physical memory
+ * with handles, and mappings from addresses to memory. A copy must stay within
+ * one mapping.
  */
 #include "config.h"
 #include "softgpu/work.h"

@@ -1,8 +1,8 @@
 /*
- * Live bandwidth of one direction of a rail. The estimate falls when the rail
- * degrades or carries other traffic, rises when a higher rate is observed, and
- * expires without samples. Times are arguments. The caller serialises the
- * updates of a flow; any thread may call mrail_tele_flow_live().
+ * Measures the live bandwidth of one direction of a rail. The estimate falls
+ * when the rail degrades or carries other traffic, rises when a higher rate is
+ * observed, and expires without samples. Times are arguments. The caller
+ * serialises the updates of a flow; any thread may call mrail_tele_flow_live().
  *
  * Each large chunk is reported when it is posted and when its completion is
  * seen. Only intervals in which the rail was the bottleneck are measured:

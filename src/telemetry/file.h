@@ -1,5 +1,5 @@
 /*
- * The files in which a process exports its telemetry: names, locks and
+ * Manages the files in which a process exports its telemetry: names, locks and
  * lifetime. page.h, ring.h, calls.h and plans.h describe the contents.
  *
  *   DIR/mrail-telemetry.UID.PID.ID         telemetry page and trace ring

@@ -1,7 +1,7 @@
 /*
- * Images: copies of telemetry files that can be read on another host, and after
- * the processes have exited. An image has the format of the file itself, so the
- * same functions read it. It differs as follows:
+ * Images are copies of telemetry files that can be read on another host, and
+ * after the processes have exited. An image has the format of the file itself,
+ * so the same functions read it. It differs as follows:
  *
  * - All times, including those of records and calls, are CLOCK_REALTIME of the
  *   host, in ns. clock_offset_ns of a page is 0, and start_ticks of calls

@@ -1,5 +1,5 @@
 /*
- * The telemetry page of a process: a file of fixed size on a tmpfs with the
+ * The telemetry page of a process is a file of fixed size on a tmpfs with the
  * process's rails, lanes, counters and events. The trace ring (ring.h) follows
  * in the same file, so both share a name, a lock and a lifetime. Readers copy
  * the file and never block the writer. If the process is killed, the file

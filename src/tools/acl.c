@@ -1,7 +1,7 @@
 /*
- * mrail acl: writes switch rules for the segments of source ports, and checks
- * rule sets. This file handles options and output; src/fabric/acl.h defines the
- * rules.
+ * Implements mrail acl, which writes switch rules for source-port segments, and
+ * checks rule sets. This file handles options and output; src/fabric/acl.h
+ * defines the rules.
  */
 #include "config.h"
 #include "tools/acl_command.h"

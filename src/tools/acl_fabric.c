@@ -1,4 +1,4 @@
-/* mrail acl: uplinks and prefixes of a switch, from a fabric file. */
+/* mrail acl reads the uplinks and prefixes of a switch from a fabric file. */
 #include "config.h"
 #include "tools/acl_command.h"
 #include "tools/fabric_file.h"

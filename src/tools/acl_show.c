@@ -1,4 +1,4 @@
-/* mrail acl: the list of segments, and the result of a check. */
+/* mrail acl prints the list of segments, and the result of a check. */
 #include "config.h"
 #include "tools/acl_command.h"
 

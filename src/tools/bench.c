@@ -1,7 +1,7 @@
 /*
- * mrail bench: parses the options and runs one area. Under mpirun or srun, the
- * process is a rank. Started directly with -np, it starts its ranks through
- * `mrail run`.
+ * Implements mrail bench: parses the options and runs one area. Under mpirun or
+ * srun, the process is a rank. Started directly with -np, it starts its ranks
+ * through `mrail run`.
  */
 #include "config.h"
 #include "tools/bench.h"

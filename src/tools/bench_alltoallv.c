@@ -1,4 +1,4 @@
-/* A skewed MPI_Alltoallv, timed and checked. */
+/* Times and checks a skewed MPI_Alltoallv. */
 #include "config.h"
 #include "tools/bench.h"
 #include "base/json.h"

@@ -1,8 +1,8 @@
 /*
- * The communication of a Mixture-of-Experts layer with expert parallelism:
- * dispatch (MPI_Alltoallv to the ranks of the experts) and combine
+ * Times the communication of a Mixture-of-Experts layer with expert
+ * parallelism: dispatch (MPI_Alltoallv to the ranks of the experts) and combine
  * (MPI_Alltoallv back). A timed wait between them replaces the computation of
- * the experts. Source: NIMBLE, V-D.
+ * the experts. Source: [NIMBLE] V-D.
  *
  * Each step has its own routing. It runs on a communicator whose exchanges may
  * be planned, and directly before or after that on a communicator without

@@ -1,6 +1,6 @@
 /*
- * The bytes of each uplink: the bytes that plans of coll/mrail assign to it
- * and, in a lab, the bytes that the link carried.
+ * Reports the bytes of each uplink: the bytes that plans of coll/mrail assign
+ * to it and, in a lab, the bytes that the link carried.
  */
 #ifndef MRAIL_TOOLS_BENCH_UPLINKS_H
 #define MRAIL_TOOLS_BENCH_UPLINKS_H

@@ -1,5 +1,6 @@
 /*
- * mrail collect: the telemetry of a job on several hosts, as one archive.
+ * mrail collect gathers the telemetry of a job on several hosts into one
+ * archive.
  *
  *   collect.c            options, the archive file
  *   collect_local.c      the telemetry of this machine

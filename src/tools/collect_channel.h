@@ -1,6 +1,6 @@
 /*
- * mrail collect: the process that reaches another host, such as ssh. Its
- * standard streams are pipes. No call waits for longer than the time-out.
+ * mrail collect talks to the process that reaches another host, such as ssh.
+ * Its standard streams are pipes. No call waits for longer than the time-out.
  *
  * Any thread may use a channel, but only one at a time.
  */

@@ -1,5 +1,5 @@
 /*
- * mrail collect: the telemetry of other hosts. Each of them runs
+ * mrail collect gathers the telemetry of other hosts. Each of them runs
  *
  *   mrail collect --peer ...
  *

@@ -1,7 +1,7 @@
 /*
- * The manifest of a mrail collect archive: which hosts, processes and files
- * the archive has, and how the clocks of the hosts differ. It is the first file
- * of an archive, "manifest.json"; mrail-archive(5) describes it.
+ * The manifest of a mrail collect archive states which hosts, processes and
+ * files the archive has, and how the clocks of the hosts differ. It is the
+ * first file of an archive, "manifest.json"; mrail-archive(5) describes it.
  *
  * No I/O other than through FILE. A manifest may come from another machine, so
  * the parser trusts nothing.

@@ -1,4 +1,5 @@
-/* mrail collect: the remote end of a connection, on a host. */
+/* Serves a mrail collect on another machine, as the remote end of its
+ * connection to this host. */
 #include "config.h"
 #include "tools/collect_hosts.h"
 #include "tools/collect_tar.h"

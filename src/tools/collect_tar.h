@@ -1,7 +1,8 @@
 /*
- * mrail collect archives as streams: a POSIX tar, optionally compressed with
- * gzip. The first entry is the manifest. The files of all hosts follow, in the
- * order of the manifest, as HOST/NAME. libarchive reads and writes them.
+ * Reads and writes mrail collect archives as streams: a POSIX tar, optionally
+ * compressed with gzip. The first entry is the manifest. The files of all hosts
+ * follow, in the order of the manifest, as HOST/NAME. libarchive reads and
+ * writes them.
  *
  * The reader trusts nothing: it accepts only the entries that the manifest
  * names, with their sizes, and holds one entry in memory.

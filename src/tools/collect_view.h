@@ -1,5 +1,5 @@
 /*
- * For the viewers: a mrail collect archive as a directory of telemetry
+ * Unpacks a mrail collect archive for the viewers as a directory of telemetry
  * files, which the same functions read as those of this machine. For tools
  * only: prints to stderr, and may exit.
  *

@@ -1,4 +1,4 @@
-/* mrail collect: the archive as a file. */
+/* mrail collect writes the archive to a file. */
 #ifndef MRAIL_TOOLS_COLLECT_WRITE_H
 #define MRAIL_TOOLS_COLLECT_WRITE_H
 

@@ -1,5 +1,5 @@
 /*
- * mrail diagnose: finds the rank, rail, uplink or path that delays a job.
+ * mrail diagnose finds the rank, rail, uplink or path that delays a job.
  *
  *   diagnose.c         options, jobs
  *   diagnose_read.c    a snapshot of a job: files, /proc

@@ -1,5 +1,5 @@
-/* mrail exporter: metrics of this user's processes for Prometheus. This file
- * handles options and signals. */
+/* mrail exporter serves metrics of this user's processes to Prometheus. This
+ * file handles options and signals. */
 #include "config.h"
 #include "tools/exporter.h"
 

@@ -1,5 +1,5 @@
 /*
- * mrail exporter: the telemetry of this user's processes as metrics for
+ * mrail exporter serves the telemetry of this user's processes as metrics for
  * Prometheus.
  *
  *   exporter.c          options, signals

@@ -1,4 +1,4 @@
-/* mrail info: options. */
+/* Parses the options of mrail info. */
 #include "config.h"
 #include "tools/info.h"
 

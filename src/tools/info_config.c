@@ -1,4 +1,4 @@
-/* mrail info --config: the parameters of the transport. */
+/* mrail info --config shows the parameters of the transport. */
 #include "config.h"
 #include "tools/info.h"
 

@@ -1,5 +1,5 @@
-/* mrail info --events: events on the rails of this user's processes, including
- * killed processes. */
+/* mrail info --events shows the events on the rails of this user's processes,
+ * including killed processes. */
 #include "config.h"
 #include "tools/info.h"
 

@@ -1,4 +1,4 @@
-/* mrail info: the GPUs, and how rails access their memory. */
+/* mrail info shows the GPUs, and how rails access their memory. */
 #include "config.h"
 #include "tools/info.h"
 

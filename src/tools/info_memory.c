@@ -1,5 +1,5 @@
 /*
- * mrail info --memory: runs a job whose ranks write their memory use to files
+ * mrail info --memory runs a job whose ranks write their memory use to files
  * (UCX_MRAIL_STATS_FILE), and aggregates the files.
  */
 #include "config.h"

@@ -1,4 +1,5 @@
-/* mrail info: the requested and the actual source ports of a rail's lanes. */
+/* mrail info shows the requested and the actual source ports of a rail's
+ * lanes. */
 #include "config.h"
 #include "tools/info.h"
 

@@ -1,4 +1,4 @@
-/* mrail info: the rails. */
+/* mrail info shows the rails. */
 #include "config.h"
 #include "tools/info.h"
 

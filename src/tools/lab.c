@@ -1,6 +1,6 @@
 /*
- * mrail lab: parses the options. lab_command.h describes the lab, and lab_run.c
- * creates it.
+ * Parses the options of mrail lab. lab_command.h describes the lab, and
+ * lab_run.c creates it.
  */
 #include "config.h"
 #include "tools/lab_command.h"

@@ -1,5 +1,5 @@
 /*
- * mrail lab: a fabric in network namespaces. Shared by the files of the
+ * mrail lab builds a fabric in network namespaces. Shared by the files of the
  * command.
  *
  * Every node is a network namespace, and every link is a veth pair. The

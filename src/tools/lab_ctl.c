@@ -1,4 +1,5 @@
-/* Commands for use in a lab: ctl (links), exec and rsh (processes on nodes). */
+/* Implements the commands for use in a lab: ctl (links), exec and rsh
+ * (processes on nodes). */
 #include "config.h"
 #include "tools/lab_command.h"
 

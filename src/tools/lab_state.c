@@ -1,7 +1,7 @@
 /*
- * Files of a lab for the commands that run inside it: the text of the fabric,
- * the settings, the links that are down, and the addresses for `mrail soft`.
- * They are on a file system that disappears with the lab.
+ * Writes and reads the files of a lab for the commands that run inside it: the
+ * text of the fabric, the settings, the links that are down, and the addresses
+ * for `mrail soft`. They are on a file system that disappears with the lab.
  */
 #include "config.h"
 #include "tools/lab_command.h"

@@ -1,4 +1,4 @@
-/* mrail lab status: shows the links of the lab with their counters. */
+/* mrail lab status shows the links of the lab with their counters. */
 #include "config.h"
 #include "tools/lab_command.h"
 

@@ -1,5 +1,5 @@
 /*
- * mrail lab status --svg: draws one row per tier, with cores at the top and
+ * mrail lab status --svg draws one row per tier, with cores at the top and
  * hosts at the bottom. Each link is drawn as two lines, one per direction,
  * coloured by load. The title of a line names the link and its load.
  */

@@ -1,4 +1,4 @@
-/* mrail lanes: computes how many lanes spread a flow over paths chosen by
+/* mrail lanes computes how many lanes spread a flow over paths chosen by
  * hashing. */
 #include "config.h"
 #include "base/json.h"

@@ -1,6 +1,6 @@
 /*
- * Routing of the moe benchmark: assigns the tokens of a Mixture-of-Experts
- * layer to experts. The functions are deterministic: every rank computes the
+ * Routes the tokens of the moe benchmark, which models a Mixture-of-Experts
+ * layer, to experts. The functions are deterministic: every rank computes the
  * same routing.
  */
 #ifndef MRAIL_TOOLS_MOE_H

@@ -1,6 +1,6 @@
 /*
- * The mrail front end: `mrail COMMAND ...` executes mrail-COMMAND from the
- * libexec directory of this installation. Only the one-line summaries of the
+ * The mrail front end executes mrail-COMMAND from the libexec directory of this
+ * installation for `mrail COMMAND ...`. Only the one-line summaries of the
  * commands are built in.
  */
 #include "config.h"

@@ -1,6 +1,6 @@
 /*
- * mrail plan: options, input and planning. Only this file reads the clock; the
- * library does not.
+ * Implements mrail plan: options, input and planning. Only this file reads the
+ * clock; the library does not.
  */
 #include "config.h"
 #include "tools/plan_command.h"

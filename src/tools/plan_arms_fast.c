@@ -1,9 +1,9 @@
 /*
- * The method FAST. Source: [FAST]. The bytes between two nodes are first
- * split evenly across the rails, so that the NICs of a node are equally loaded.
- * Then stages follow, in which each node sends to at most one node and receives
- * from at most one node (plan_arms_stages.c). The traffic within nodes overlaps
- * with the stages.
+ * Implements the method FAST. Source: [FAST]. The bytes between two nodes are
+ * first split evenly across the rails, so that the NICs of a node are equally
+ * loaded. Then stages follow, in which each node sends to at most one node and
+ * receives from at most one node (plan_arms_stages.c). The traffic within nodes
+ * overlaps with the stages.
  */
 #include "config.h"
 #include "tools/plan_arms_priv.h"

@@ -1,9 +1,9 @@
 /*
- * The method NIMBLE. Source: [NIMBLE] IV-B, V-B. The ranks take turns. Each
- * rank routes a fraction of its remaining bytes over the path that currently
- * costs the least. The cost of a path is the cost of its most expensive link,
- * so any increasing function of the load orders paths without relays in the
- * same way.
+ * Implements the method NIMBLE. Source: [NIMBLE] IV-B, V-B. The ranks take
+ * turns. Each rank routes a fraction of its remaining bytes over the path that
+ * currently costs the least. The cost of a path is the cost of its most
+ * expensive link, so any increasing function of the load orders paths without
+ * relays in the same way.
  *
  * Where the paper leaves details open, this file makes the following choices.
  * The load of a link includes the bytes to be routed, because otherwise all

@@ -1,4 +1,4 @@
-/* mrail plan --compare: the comparison methods as a table and as JSON. */
+/* mrail plan --compare prints the comparison methods as a table and as JSON. */
 #include "config.h"
 #include "tools/plan_command.h"
 

@@ -1,4 +1,4 @@
-/* Patterns of demands: rows of bytes, one row per sender. */
+/* Generates the demands of patterns as rows of bytes, one row per sender. */
 #include "config.h"
 #include "tools/plan_demand.h"
 

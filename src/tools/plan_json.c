@@ -1,4 +1,4 @@
-/* mrail plan --json: prints one object, which mrail-plan(1) describes. */
+/* mrail plan --json prints one object, which mrail-plan(1) describes. */
 #include "config.h"
 #include "tools/plan_command.h"
 

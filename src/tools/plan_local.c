@@ -1,5 +1,5 @@
 /*
- * mrail plan --topo this: describes this node, using hwloc. Rails are the RDMA
+ * mrail plan --topo this describes this node, using hwloc. Rails are the RDMA
  * devices, sorted by name. GPUs are the devices that hwloc lists as GPUs. The
  * rail nearest to a GPU is the rail that shares the innermost part of the
  * machine with it, such as a PCI bridge rather than a processor package.

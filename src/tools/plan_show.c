@@ -1,4 +1,4 @@
-/* mrail plan: the table, and texts that several outputs share. */
+/* Prints the table of mrail plan, and texts that several outputs share. */
 #include "config.h"
 #include "tools/plan_command.h"
 

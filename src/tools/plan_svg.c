@@ -1,5 +1,5 @@
 /*
- * mrail plan --svg: draws two heat maps side by side, one without and one with
+ * mrail plan --svg draws two heat maps side by side, one without and one with
  * the plan. Each node has a row. Its cells show the rails and the most loaded
  * GPU link of each rank, in both directions. Below the nodes, each leaf group
  * has a row for its uplinks. The title of a cell names its link and load.

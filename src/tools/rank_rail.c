@@ -1,5 +1,5 @@
 /*
- * rank-rail: binds each rank of a node to one rail and executes the program.
+ * rank-rail binds each rank of a node to one rail and executes the program.
  * mpirun starts it for every rank of `mrail run --bind-rails`:
  *
  *   rank-rail mrail|stock NODES DEVICE,DEVICE,... -- CMD [ARG...]

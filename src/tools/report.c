@@ -1,5 +1,5 @@
-/* mrail report: an HTML page about a job. This file handles options and the
- * loop. */
+/* mrail report writes an HTML page about a job. This file handles options and
+ * the loop. */
 #include "config.h"
 #include "tools/report_files.h"
 

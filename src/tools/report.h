@@ -1,5 +1,5 @@
 /*
- * mrail report: one page about a job.
+ * mrail report writes one page about a job.
  *
  *   report.c         options, the loop
  *   report_files.c   the telemetry files of the job

@@ -1,5 +1,6 @@
 /*
- * mrail report: the telemetry files of a job, in a directory or an archive.
+ * mrail report reads the telemetry files of a job, from a directory or an
+ * archive.
  *
  * For tools only: the functions may print to stderr, and exit with status 1.
  */

@@ -1,8 +1,8 @@
 /*
- * mrail report: bandwidth over time in bounded memory. All series share a grid
- * of equal intervals. When the grid is full, adjacent intervals are merged in
- * pairs, so its resolution falls as the recording grows, and no byte is lost.
- * No I/O.
+ * mrail report records bandwidth over time in bounded memory. All series share
+ * a grid of equal intervals. When the grid is full, adjacent intervals are
+ * merged in pairs, so its resolution falls as the recording grows, and no byte
+ * is lost. No I/O.
  */
 #ifndef MRAIL_TOOLS_REPORT_SERIES_H
 #define MRAIL_TOOLS_REPORT_SERIES_H

@@ -1,5 +1,5 @@
 /*
- * mrail run: parses the options, lets mpirun_cmd.c build the command, and
+ * mrail run parses the options, lets mpirun_cmd.c build the command, and
  * executes it. This is the command of mpirun or, if another launcher has
  * started this process as a rank, the command of the rank.
  */

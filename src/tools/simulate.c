@@ -1,4 +1,5 @@
-/* mrail simulate: options, input and runs. Only this file reads the clock. */
+/* Implements mrail simulate: options, input and runs. Only this file reads the
+ * clock. */
 #include "config.h"
 #include "tools/simulate_command.h"
 #include "tools/fabric_file.h"

@@ -1,4 +1,4 @@
-/* mrail simulate: reads the failure, and demands in the format of `mrail
+/* mrail simulate reads the failure, and demands in the format of `mrail
  * plan`. */
 #include "config.h"
 #include "tools/simulate_command.h"

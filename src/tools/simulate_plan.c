@@ -1,6 +1,7 @@
 /*
- * mrail simulate, method plan: sends messages over the rails that libmrail-plan
- * assigns. A rank is a GPU with its NIC, and the GPUs of a host share a switch.
+ * Implements the method plan of mrail simulate, which sends messages over the
+ * rails that libmrail-plan assigns. A rank is a GPU with its NIC, and the GPUs
+ * of a host share a switch.
  */
 #include "config.h"
 #include "tools/simulate_command.h"

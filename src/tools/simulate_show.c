@@ -1,4 +1,4 @@
-/* mrail simulate: prints the table, the JSON and the drawing. */
+/* mrail simulate prints the table, the JSON and the drawing. */
 #include "config.h"
 #include "tools/simulate_command.h"
 

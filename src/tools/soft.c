@@ -1,4 +1,5 @@
-/* mrail soft: entry point and functions that its commands share. */
+/* Contains the entry point of mrail soft, and functions that its commands
+ * share. */
 #include "config.h"
 #include "soft.h"
 #include "tools/tool.h"

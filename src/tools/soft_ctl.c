@@ -1,4 +1,4 @@
-/* mrail soft ctl: changes the rails and the GPUs of a running session. */
+/* mrail soft ctl changes the rails and the GPUs of a running session. */
 #include "config.h"
 #include "soft.h"
 #include "soft_gpu.h"

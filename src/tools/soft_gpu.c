@@ -1,4 +1,5 @@
-/* The software GPUs of a session: creation, check, environment. */
+/* Creates and checks the software GPUs of a session, and sets up their
+ * environment. */
 #include "config.h"
 #include "soft_gpu.h"
 #include "soft.h"

@@ -1,4 +1,4 @@
-/* mrail soft status: the software GPUs of a session. */
+/* mrail soft status shows the software GPUs of a session. */
 #include "config.h"
 #include "soft_gpu.h"
 #include "soft_gpu_fault.h"

@@ -1,5 +1,4 @@
-/* mrail soft [options] -- CMD: creates or joins a session, then executes
- * CMD. */
+/* mrail soft [options] -- CMD creates or joins a session, then executes CMD. */
 #include "config.h"
 #include "soft.h"
 #include "soft_addrs.h"

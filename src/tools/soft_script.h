@@ -1,5 +1,5 @@
 /*
- * mrail soft: runs fault scripts on the rails of a session, in real time. The
+ * mrail soft runs fault scripts on the rails of a session, in real time. The
  * functions print their own messages and return 0 or -errno.
  */
 #ifndef MRAIL_TOOLS_SOFT_SCRIPT_H

@@ -1,4 +1,4 @@
-/* mrail soft status: shows the rails, GPUs, settings, processes and counters of
+/* mrail soft status shows the rails, GPUs, settings, processes and counters of
  * a session. */
 #include "config.h"
 #include "soft.h"

@@ -1,4 +1,4 @@
-/* mrail top: shows activity on the rails of this user's processes, from their
+/* mrail top shows activity on the rails of this user's processes, from their
  * telemetry pages. This file handles options, samples and keys. */
 #include "config.h"
 #include "base/number.h"

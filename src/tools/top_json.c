@@ -1,4 +1,4 @@
-/* mrail top --json. */
+/* mrail top --json prints one object per sample. */
 #include "config.h"
 #include "tools/top_show.h"
 

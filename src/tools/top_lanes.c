@@ -1,4 +1,4 @@
-/* mrail top --lanes: formats lanes as text. */
+/* mrail top --lanes formats lanes as text. */
 #include "config.h"
 #include "tools/top_show.h"
 

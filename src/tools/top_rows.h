@@ -1,5 +1,5 @@
 /*
- * mrail top: computes, filters and sorts the rows of rails from two samples of
+ * mrail top computes, filters and sorts the rows of rails from two samples of
  * the telemetry pages. No I/O.
  */
 #ifndef MRAIL_TOOLS_TOP_ROWS_H

@@ -1,5 +1,5 @@
 /*
- * Terminal handling of mrail top: the size, and single keys. The original
+ * Handles the terminal for mrail top: its size, and single keys. The original
  * settings are restored when the process exits or is suspended.
  */
 #ifndef MRAIL_TOOLS_TOP_SCREEN_H

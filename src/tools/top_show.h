@@ -1,4 +1,4 @@
-/* mrail top: output. */
+/* mrail top shows rows and lanes in several formats. */
 #ifndef MRAIL_TOOLS_TOP_SHOW_H
 #define MRAIL_TOOLS_TOP_SHOW_H
 

@@ -1,4 +1,4 @@
-/* mrail top: formats rows as text. */
+/* mrail top formats rows as text. */
 #include "config.h"
 #include "tools/top_show.h"
 

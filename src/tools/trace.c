@@ -1,4 +1,4 @@
-/* mrail trace: follows the trace rings of this user's processes. This file
+/* mrail trace follows the trace rings of this user's processes. This file
  * handles options and intervals. */
 #include "config.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* mrail trace -o: the MPI calls of one process in a Perfetto trace. No I/O
- * other than through perfetto_t. */
+/* mrail trace -o writes the MPI calls of one process to a Perfetto trace. No
+ * I/O other than through perfetto_t. */
 #ifndef MRAIL_TOOLS_TRACE_CALLS_H
 #define MRAIL_TOOLS_TRACE_CALLS_H
 

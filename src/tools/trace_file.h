@@ -1,4 +1,4 @@
-/* mrail trace -o: writes a Perfetto trace of processes to a file. For tools
+/* mrail trace -o writes a Perfetto trace of processes to a file. For tools
  * only: prints to stderr, and may exit. */
 #ifndef MRAIL_TOOLS_TRACE_FILE_H
 #define MRAIL_TOOLS_TRACE_FILE_H

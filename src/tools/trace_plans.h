@@ -1,8 +1,8 @@
 /*
- * mrail trace -o: the forecasts of one process in a Perfetto trace. Each becomes
- * a slice below the collective that used it. The slice begins with that call and
- * takes the predicted time, so that a reader sees both lengths. No I/O other than
- * through perfetto_t.
+ * mrail trace -o writes the forecasts of one process to a Perfetto trace. Each
+ * becomes a slice below the collective that used it. The slice begins with that
+ * call and takes the predicted time, so that a reader sees both lengths. No I/O
+ * other than through perfetto_t.
  */
 #ifndef MRAIL_TOOLS_TRACE_PLANS_H
 #define MRAIL_TOOLS_TRACE_PLANS_H

@@ -1,4 +1,4 @@
-/* mrail trace: output. */
+/* mrail trace prints records and tables. */
 #ifndef MRAIL_TOOLS_TRACE_SHOW_H
 #define MRAIL_TOOLS_TRACE_SHOW_H
 

@@ -1,6 +1,6 @@
 /*
- * mrail trace: the processes that a call follows. Opens their telemetry files,
- * and reads their records.
+ * mrail trace selects the processes that a call follows. Opens their telemetry
+ * files, and reads their records.
  *
  * For tools only: the functions may print to stderr, and exit with status 1.
  */

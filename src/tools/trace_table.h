@@ -1,6 +1,6 @@
 /*
- * mrail trace: computes the figures of a process's lanes from the records of
- * its trace ring, with one row for each lane and kind of record. No I/O.
+ * mrail trace computes the figures of a process's lanes from the records of its
+ * trace ring, with one row for each lane and kind of record. No I/O.
  */
 #ifndef MRAIL_TOOLS_TRACE_TABLE_H
 #define MRAIL_TOOLS_TRACE_TABLE_H

@@ -1,5 +1,5 @@
 /*
- * mrail trace -o: the tracks of one process in a Perfetto trace.
+ * mrail trace -o writes the tracks of one process to a Perfetto trace.
  *
  *   process "rank 3 (program)"
  *     posts                      the moment of each post, with an arrow to the

@@ -1,6 +1,6 @@
 /*
- * Topologies as text: the format of mrail-topology(5), which `mrail plan` and
- * coll/mrail read.
+ * Parses topologies in the text format of mrail-topology(5), which `mrail plan`
+ * and coll/mrail read.
  *
  * A topology consists of the following lines. If two lines set the same value,
  * the later one wins. A line that overrides an earlier one completely is an

@@ -1,8 +1,8 @@
 /*
- * RDMA READs for a collective component. They use an engine interface that is
- * separate from UCX's interfaces. This interface belongs to the oldest open md:
- * it uses a registration cache of that md (uct_mrail_mem_cache()), and closes
- * together with it.
+ * Provides RDMA READs for a collective component. They use an engine interface
+ * that is separate from UCX's interfaces. This interface belongs to the oldest
+ * open md: it uses a registration cache of that md (uct_mrail_mem_cache()), and
+ * closes together with it.
  */
 #include "config.h"
 #include "uct/mrail_direct.h"

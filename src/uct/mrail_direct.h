@@ -1,7 +1,7 @@
 /*
- * RDMA READs for a collective component. They bypass UCX, but use the same
- * lanes and memory registrations. The component chooses how many bytes each
- * rail should carry.
+ * Provides RDMA READs for a collective component. They bypass UCX, but use the
+ * same lanes and memory registrations. The component chooses how many bytes
+ * each rail should carry.
  *
  * The component looks up the symbol uct_mrail_direct in libuct_mrail.so.0 with
  * dlsym(3). Both sides can be built separately, because they exchange plain

@@ -1,5 +1,6 @@
 /*
- * An endpoint: an engine endpoint and its pending requests.
+ * Implements an endpoint, which consists of an engine endpoint and its pending
+ * requests.
  */
 #ifndef UCT_MRAIL_EP_H
 #define UCT_MRAIL_EP_H

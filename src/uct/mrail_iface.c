@@ -1,5 +1,6 @@
 /*
- * The interface: capabilities, addresses, progress, and the engine's callbacks.
+ * Implements the interface: capabilities, addresses, progress, and the engine's
+ * callbacks.
  *
  * All functions run under the UCX worker's lock. The engine calls back only
  * from mrail_iface_progress().

@@ -1,5 +1,5 @@
 /*
- * Interface "mrail": an engine interface under one UCX worker.
+ * The interface "mrail" is an engine interface under one UCX worker.
  */
 #ifndef UCT_MRAIL_IFACE_H
 #define UCT_MRAIL_IFACE_H

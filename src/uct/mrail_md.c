@@ -1,5 +1,5 @@
 /*
- * The memory domain: opens the engine and reports its capabilities.
+ * Implements the memory domain: opens the engine and reports its capabilities.
  */
 #include "config.h"
 #include "uct/mrail_md.h"

@@ -1,5 +1,5 @@
 /*
- * The version shim, libuct_mrail.so.0: the file that UCX, LD_PRELOAD or the
+ * The version shim, libuct_mrail.so.0, is the file that UCX, LD_PRELOAD or the
  * Open MPI hook loads. It does not contain the transport. It loads the
  * transport (mrail-uct.so) only if this process runs the UCX version for which
  * the transport was built.

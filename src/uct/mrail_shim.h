@@ -1,6 +1,6 @@
 /*
- * The interface between libuct_mrail.so.0 and the program that loads it.
- * Symbols are looked up with dlsym(3); nothing links against the library.
+ * Defines the interface between libuct_mrail.so.0 and the program that loads
+ * it. Symbols are looked up with dlsym(3); nothing links against the library.
  */
 #ifndef UCT_MRAIL_SHIM_H
 #define UCT_MRAIL_SHIM_H

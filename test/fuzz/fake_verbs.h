@@ -1,6 +1,6 @@
 /*
- * Verbs without a device: the functions of libibverbs that src/rail calls,
- * implemented on plain memory. Nothing is sent. A test completes the sends and
+ * Implements verbs without a device: the functions of libibverbs that src/rail
+ * calls, on plain memory. Nothing is sent. A test completes the sends and
  * delivers the receives. There is one set of devices, for use by one thread.
  */
 #ifndef MRAIL_TEST_FAKE_VERBS_H

@@ -1,6 +1,7 @@
 /*
- * Switch rule sets: the first byte selects the dialect, whether the number of
- * uplinks is known, and the number of leaf uplinks. The rest is the text.
+ * Fuzzes switch rule sets: the first byte selects the dialect, whether the
+ * number of uplinks is known, and the number of leaf uplinks. The rest is the
+ * text.
  *
  * Invariants: on error, a reason is reported and nothing is printed. Otherwise
  * each finding is one line, the counters of the report add up to the number of

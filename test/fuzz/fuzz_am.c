@@ -1,5 +1,5 @@
 /*
- * Input from a connected peer on its lanes: headers of active messages,
+ * Fuzzes input from a connected peer on its lanes: headers of active messages,
  * acknowledgements, credits and sequence numbers, in any order and number. At
  * the same time, the program sends, writes, reads and flushes. See
  * engine_env.h.

@@ -1,7 +1,7 @@
 /*
- * User input: values of all parameters (UCX_MRAIL_*), unknown names, device
- * lists on a machine with arbitrary ports, and rates of software rails. The
- * input consists of lines, and its first byte selects how they are read.
+ * Fuzzes user input: values of all parameters (UCX_MRAIL_*), unknown names,
+ * device lists on a machine with arbitrary ports, and rates of software rails.
+ * The input consists of lines, and its first byte selects how they are read.
  *
  * Also checked:
  * - A rejected value leaves its field unchanged.

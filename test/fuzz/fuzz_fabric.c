@@ -1,5 +1,6 @@
 /*
- * Input of `mrail lab` and `mrail simulate`: random bytes as a fabric.
+ * Fuzzes the input of `mrail lab` and `mrail simulate`: random bytes as a
+ * fabric.
  *
  * Invariants: an error gives the location and the reason, and nothing is
  * returned. In an accepted fabric, all indices are in range, each link leads

@@ -1,6 +1,6 @@
 /*
- * Input of `mrail plan`: random bytes as a topology, as demands and as a
- * pattern.
+ * Fuzzes the input of `mrail plan`: random bytes as a topology, as demands and
+ * as a pattern.
  *
  * Invariants: an error gives the location and the reason, and nothing is
  * returned. Accepted input is in range and in order. Reading its text form back

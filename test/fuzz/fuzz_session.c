@@ -1,6 +1,6 @@
 /*
- * Data that the processes of a session exchange: the header of a session file,
- * addresses looked up in it, names, and messages to and from the session
+ * Fuzzes data that the processes of a session exchange: the header of a session
+ * file, addresses looked up in it, names, and messages to and from the session
  * daemon, with descriptors.
  *
  * After a file has been validated, accesses must not leave its mapping.

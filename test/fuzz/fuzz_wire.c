@@ -1,6 +1,6 @@
 /*
- * Decoding of a peer's bytes: control messages, addresses and remote keys, and
- * their first uses (rail pairing, subnets).
+ * Fuzzes the decoding of a peer's bytes: control messages, addresses and remote
+ * keys, and their first uses (rail pairing, subnets).
  *
  * Also checked: every decoded number is in range. Encoding an accepted message
  * gives the same bytes, so no part of it was ignored.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The binary interface in src/cuda/abi*.h against cuda.h, where that is
+# Checks the binary interface in src/cuda/abi*.h against cuda.h, where that is
 # installed, and against the symbols of the library.
 set -eu
 # shellcheck source=test/lib.sh

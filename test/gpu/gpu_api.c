@@ -1,5 +1,5 @@
-/* Devices, contexts, memory and addresses: valid and invalid calls. The session
- * has 4 GPUs with 64 MiB each and mesh links. */
+/* Tests valid and invalid calls for devices, contexts, memory and addresses.
+ * The session has 4 GPUs with 64 MiB each and mesh links. */
 #include "config.h"
 #include "gpu_test.h"
 

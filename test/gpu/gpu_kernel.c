@@ -1,5 +1,5 @@
-/* Kernels on software GPUs: fill, verify and copy; blocks that wait for each
- * other; invalid addresses. */
+/* Tests kernels on software GPUs: fill, verify and copy; blocks that wait for
+ * each other; invalid addresses. */
 #include "config.h"
 #include "gpu_test.h"
 #include "kernels/args.h"

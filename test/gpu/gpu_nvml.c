@@ -1,4 +1,4 @@
-/* NVML: UCX's queries about devices and their links. */
+/* Tests NVML with UCX's queries about devices and their links. */
 #include "config.h"
 #include "gpu_test.h"
 #include "cuda/abi_nvml.h"

@@ -1,6 +1,6 @@
 /*
- * Property: work in streams has the effect of the program order, provided that
- * streams and events order all operations on the same buffer.
+ * Tests the property that work in streams has the effect of the program order,
+ * provided that streams and events order all operations on the same buffer.
  *
  * A seed gives a random program: copies and memory sets over small buffers on
  * all devices, in several streams. Before an operation uses a buffer that

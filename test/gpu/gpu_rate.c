@@ -1,6 +1,6 @@
 /*
- * Link rates: measures copies that should take 10 ms, and processes that share
- * a link. rates.sh has the limits.
+ * Tests link rates with copies that should take 10 ms, and with processes that
+ * share a link. rates.sh has the limits.
  *
  * usage: gpu_rate [PROCESSES]: each process copies from device 0 to device 1,
  * all at the same time. Writes the times in microseconds.

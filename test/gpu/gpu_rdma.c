@@ -1,5 +1,5 @@
 /*
- * RDMA between device buffers of two processes, over a software rail: GPU
+ * Tests RDMA between device buffers of two processes, over a software rail: GPU
  * memory is registered by its dma-buf descriptor. In a session with --peermem,
  * it is also registered by its address.
  */

@@ -1,5 +1,5 @@
 /*
- * Relays whose payloads are in device memory: exchanges of two to four
+ * Tests relays whose payloads are in device memory: exchanges of two to four
  * processes, and the errors of relay memory if a driver call fails. Each case
  * runs with copy engines and with the relay kernel. The test environment limits
  * the rates of links, so that copies complete later.

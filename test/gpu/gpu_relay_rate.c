@@ -1,6 +1,7 @@
 /*
- * The rate between two devices of a node over several paths: direct, and over
- * relays on other devices. Processes share devices if there are too few.
+ * Measures the rate between two devices of a node over several paths: direct,
+ * and over relays on other devices. Processes share devices if there are too
+ * few.
  *
  * usage: gpu_relay_rate PATHS MIB [copy|kernel]: The first path is the direct
  * one; each further path has a relay. Copy engines copy (copy), or the relay

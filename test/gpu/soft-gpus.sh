@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail soft with GPUs: options, the displayed state, mismatched sessions, and
-# leftover files.
+# Tests mrail soft with GPUs: options, the displayed state, mismatched sessions,
+# and leftover files.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

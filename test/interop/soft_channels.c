@@ -1,6 +1,7 @@
 /*
- * Completion channels: when a CQ raises an event, on which channel, and when a
- * channel can be destroyed. Source: ibv_get_cq_event(3), ibv_req_notify_cq(3).
+ * Tests completion channels: when a CQ raises an event, on which channel, and
+ * when a channel can be destroyed. Source: ibv_get_cq_event(3),
+ * ibv_req_notify_cq(3).
  */
 #include "soft_pair.h"
 

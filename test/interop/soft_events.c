@@ -1,5 +1,5 @@
 /*
- * Port events: `mrail soft ctl down` and `up` reach a process within
+ * Tests port events: `mrail soft ctl down` and `up` reach a process within
  * milliseconds, whether it waits or computes, and ibv_query_port() reports the
  * same state.
  *

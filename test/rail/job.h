@@ -1,6 +1,6 @@
 /*
- * A small job: N processes of one program on software rails, which share a page
- * for addresses and barriers. Each process opens the engine.
+ * Runs a small job of N processes of one program on software rails, which share
+ * a page for addresses and barriers. Each process opens the engine.
  */
 #ifndef MRAIL_TEST_JOB_H
 #define MRAIL_TEST_JOB_H

@@ -1,8 +1,8 @@
 /*
- * Verbs of simulated devices: the functions of libibverbs that src/rail calls,
- * implemented by sroce cores on a virtual network in virtual time. Devices act
- * only when the simulation runs, never inside a call. There is one network at a
- * time, for use by one thread.
+ * Implements verbs on simulated devices: sroce cores on a virtual network in
+ * virtual time provide the functions of libibverbs that src/rail calls. Devices
+ * act only when the simulation runs, never inside a call. There is one network
+ * at a time, for use by one thread.
  */
 #ifndef MRAIL_TEST_SIM_VERBS_H
 #define MRAIL_TEST_SIM_VERBS_H

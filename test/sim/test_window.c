@@ -1,6 +1,7 @@
 /*
- * The throughput window: small cases, and a 400 Gb/s lane in virtual time with
- * another flow from 100 us on (metered_lane.h), over many seeds.
+ * Tests the throughput window with small cases, and with a 400 Gb/s lane in
+ * virtual time with another flow from 100 us on (metered_lane.h), over many
+ * seeds.
  *
  * Derivation of the limits. Let s be the time of a chunk at the current rate,
  * and J the longest time between polls (1 us). While a lane has work, the busy

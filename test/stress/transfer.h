@@ -1,6 +1,6 @@
 /*
- * One exchange between two processes with every byte checked: messages, PUTs
- * and GETs of random sizes in random order, in both directions. The same
+ * Runs one exchange between two processes with every byte checked: messages,
+ * PUTs and GETs of random sizes in random order, in both directions. The same
  * program runs on simulated rails (test_stress) and on live ones (rail_stress).
  *
  * Invariants under all faults:

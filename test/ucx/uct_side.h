@@ -1,6 +1,7 @@
 /*
- * One side of a UCT test: the opened transport, and the peer process, which
- * executes commands from a socket. It uses only public UCT functions.
+ * Implements one side of a UCT test: the opened transport, and the peer
+ * process, which executes commands from a socket. It uses only public UCT
+ * functions.
  */
 #ifndef TEST_UCX_UCT_SIDE_H
 #define TEST_UCX_UCT_SIDE_H

@@ -1,10 +1,10 @@
 #!/bin/sh
-# The fabric of the virtual machine: 2 leaves x 4 spines in the namespaces leaf1,
-# leaf2, spine1 to spine4. Hosts 1 and 2 are on leaf 1, hosts 3 and 4 on leaf 2.
-# Host H is the interface rH of the first namespace, with the device rxeH,
-# because rdma_rxe looks up its routes only there. Local addresses are local
-# only for packets that arrive through an interface. Otherwise packets between
-# two hosts would stay inside the namespace.
+# Sets up the fabric of the virtual machine: 2 leaves x 4 spines in the
+# namespaces leaf1, leaf2, spine1 to spine4. Hosts 1 and 2 are on leaf 1, hosts
+# 3 and 4 on leaf 2. Host H is the interface rH of the first namespace, with the
+# device rxeH, because rdma_rxe looks up its routes only there. Local addresses
+# are local only for packets that arrive through an interface. Otherwise packets
+# between two hosts would stay inside the namespace.
 #
 # A leaf sends UDP source ports 0xC000-0xFFFF in four segments to its four uplinks,
 # as DNLB assumes (src/orchestrator/ports.h). All other packets take ECMP, and so

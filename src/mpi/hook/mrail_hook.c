@@ -1,5 +1,5 @@
 /*
- * Open MPI hook component "mrail": loads the transport before pml/ucx opens
+ * The Open MPI hook component "mrail" loads the transport before pml/ucx opens
  * UCX, and makes pml/ucx accept it. The user only sets UCX_TLS=mrail,self.
  *
  * The component acts only if UCX_TLS names mrail. It neither overrides the

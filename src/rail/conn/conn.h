@@ -1,6 +1,7 @@
 /*
- * Connections: peers, lanes, paths, control messages and the QP budget. Calls
- * state/, verbs/ and proto/. Control lock held, unless stated otherwise.
+ * Declares connections: peers, lanes, paths, control messages and the QP
+ * budget. Calls state/, verbs/ and proto/. The caller holds the control lock
+ * unless stated otherwise.
  */
 #ifndef MRAIL_RAIL_CONN_CONN_H
 #define MRAIL_RAIL_CONN_CONN_H

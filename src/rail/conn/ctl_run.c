@@ -1,6 +1,6 @@
 /*
- * The control protocol: decides which message a peer or a lane sends next, and
- * when. lane_request.c requests lanes, ctl_send.c builds messages, and
+ * Runs the control protocol: decides which message a peer or a lane sends next,
+ * and when. lane_request.c requests lanes, ctl_send.c builds messages, and
  * ctl_recv.c handles received ones. All of this code runs under the control
  * lock, mostly on the control thread.
  *

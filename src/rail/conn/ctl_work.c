@@ -1,6 +1,6 @@
 /*
- * Work that the control thread has for a peer: its schedule, its time limits,
- * and the failure of the peer.
+ * Schedules the work that the control thread has for a peer, checks its time
+ * limits, and handles the failure of the peer.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

@@ -1,6 +1,6 @@
 /*
- * Lane requests: decides which lanes to request on which rails. Handles
- * exhausted QP budgets, QPs and receive buffers, and rejected requests.
+ * Decides which lanes to request on which rails. Handles exhausted QP budgets,
+ * QPs and receive buffers, and rejected requests.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

@@ -1,6 +1,6 @@
 /*
- * The QP budget: selects the lanes that must release their QPs for other lanes.
- * recovery/evict.c evicts them.
+ * Enforces the QP budget: selects the lanes that must release their QPs for
+ * other lanes. recovery/evict.c evicts them.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

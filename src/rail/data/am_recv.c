@@ -1,4 +1,4 @@
-/* Received active messages: order, delivery and acknowledgement. */
+/* Handles received active messages: order, delivery and acknowledgement. */
 #include "config.h"
 #include "rail/data/am_recv.h"
 

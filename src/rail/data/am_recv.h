@@ -1,4 +1,4 @@
-/* Received active messages: order, delivery and acknowledgement. */
+/* Handles received active messages: order, delivery and acknowledgement. */
 #ifndef MRAIL_RAIL_DATA_AM_RECV_H
 #define MRAIL_RAIL_DATA_AM_RECV_H
 

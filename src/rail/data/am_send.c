@@ -1,5 +1,5 @@
 /*
- * Sending of active messages: the choice of a lane, and the post.
+ * Sends active messages: chooses a lane, and posts the message.
  *
  * Every message carries a credit update. The receiver also sends a separate
  * update when half a window is free. The sender could not request updates at

@@ -1,4 +1,5 @@
-/* Chunks: posts and completions of parts of operations. */
+/* Posts chunks, which are parts of operations, and handles their
+ * completions. */
 #include "config.h"
 #include "rail/data/chunk.h"
 

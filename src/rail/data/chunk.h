@@ -1,4 +1,5 @@
-/* Chunks: posts and completions of parts of operations. */
+/* Posts chunks, which are parts of operations, and handles their
+ * completions. */
 #ifndef MRAIL_RAIL_DATA_CHUNK_H
 #define MRAIL_RAIL_DATA_CHUNK_H
 

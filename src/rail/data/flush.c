@@ -1,5 +1,5 @@
 /*
- * Flush and fence.
+ * Implements flush and fence.
  *
  * Data that one NIC has acknowledged may become visible later than a message
  * that arrives through another NIC. Operations are therefore complete at the

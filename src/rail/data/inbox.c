@@ -1,4 +1,4 @@
-/* Inboxes: messages that wait for their iface to make progress. */
+/* Inboxes hold messages that wait for their iface to make progress. */
 #include "config.h"
 #include "rail/data/inbox.h"
 

@@ -1,4 +1,4 @@
-/* Inboxes: messages that wait for their iface to make progress. */
+/* Inboxes hold messages that wait for their iface to make progress. */
 #ifndef MRAIL_RAIL_DATA_INBOX_H
 #define MRAIL_RAIL_DATA_INBOX_H
 

@@ -1,5 +1,5 @@
 /*
- * Small PUTs, which complete by position.
+ * Posts small PUTs, which complete by position.
  *
  * A small PUT is a send buffer without an operation or a chunk, and usually
  * without a completion of its own. An RC QP completes its requests in order, so

@@ -1,6 +1,6 @@
 /*
- * PUT and GET: operations, split into chunks that the lanes pull. A small
- * buffered PUT needs neither; see put.h.
+ * Implements PUT and GET as operations that are split into chunks, which the
+ * lanes pull. A small buffered PUT needs neither; see put.h.
  *
  * Invariants: An operation is in peer->ops from acceptance to completion, and
  * in peer->uncut while some of its bytes are not posted. Every chunk is

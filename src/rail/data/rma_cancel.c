@@ -1,4 +1,5 @@
-/* Operations that end early: rejected by a device, or cancelled. */
+/* Handles operations that end early because a device rejected them or the user
+ * cancelled them. */
 #include "config.h"
 #include "rail/data/rma_cancel.h"
 

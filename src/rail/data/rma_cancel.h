@@ -1,4 +1,5 @@
-/* Operations that end early: rejected by a device, or cancelled. */
+/* Handles operations that end early because a device rejected them or the user
+ * cancelled them. */
 #ifndef MRAIL_RAIL_DATA_RMA_CANCEL_H
 #define MRAIL_RAIL_DATA_RMA_CANCEL_H
 

@@ -1,4 +1,5 @@
-/* Visibility: READs that follow the WRITEs of a lane. */
+/* Posts the READs that follow the WRITEs of a lane, and make the written data
+ * visible. */
 #ifndef MRAIL_RAIL_DATA_VISIBLE_H
 #define MRAIL_RAIL_DATA_VISIBLE_H
 

@@ -1,4 +1,4 @@
-/* The engine of the process: open, close, queries. */
+/* Opens and closes the engine of the process, and answers queries. */
 #include "config.h"
 #include "rail/engine/engine.h"
 

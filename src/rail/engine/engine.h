@@ -1,6 +1,6 @@
 /*
- * The engine of the process: the threads that enter it, and its locks. Calls
- * all other layers.
+ * Describes the engine of the process, the threads that enter it, and its
+ * locks. Calls all other layers.
  */
 #ifndef MRAIL_RAIL_ENGINE_ENGINE_H
 #define MRAIL_RAIL_ENGINE_ENGINE_H

@@ -1,4 +1,4 @@
-/* Endpoints: thin handles for a peer. */
+/* Endpoints are thin handles for a peer. */
 #include "config.h"
 
 #include "rail/conn/conn.h"

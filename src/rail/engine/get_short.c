@@ -1,4 +1,4 @@
-/* Blocking GET into a small buffer. */
+/* Implements a blocking GET into a small buffer. */
 #include "config.h"
 
 #include "rail/data/done.h"

@@ -1,4 +1,4 @@
-/* Ifaces: creation, destruction and addresses. */
+/* Creates and destroys ifaces, and handles their addresses. */
 #include "config.h"
 
 #include "rail/data/done.h"

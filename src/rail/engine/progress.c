@@ -1,4 +1,5 @@
-/* Progress: completions of the rails, and pending work of peers. */
+/* Makes progress: handles completions on the rails, and the pending work of
+ * peers. */
 #include "config.h"
 #include "rail/engine/engine.h"
 

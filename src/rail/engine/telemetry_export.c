@@ -1,6 +1,6 @@
 /*
- * Writes the telemetry page: rails, lanes and counters, periodically. Errors in
- * this file never fail a job.
+ * Writes the telemetry page periodically, with rails, lanes and counters.
+ * Errors in this file never fail a job.
  *
  * Numbers are copied under both locks, because they belong to the progress
  * thread. The copy is written to the file without the data-path lock.

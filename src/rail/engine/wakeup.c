@@ -1,5 +1,6 @@
 /*
- * Sleeping until an event: the event file descriptor of an iface.
+ * Implements the event file descriptor of an iface, on which a process can
+ * sleep until an event.
  *
  * The descriptor is an epoll set. It contains the rails' completion channels,
  * for events of devices, and an eventfd, for events within the process. An

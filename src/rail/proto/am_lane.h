@@ -1,5 +1,6 @@
 /*
- * A lane's part in the streams of active messages: the credits of both ends.
+ * Tracks the credits of both ends of a lane, which are its part in the streams
+ * of active messages.
  *
  * Owns the counts of both directions and the size of the receive window.
  * Decides when a window grows, when an update is due, and which credits return.

@@ -1,6 +1,6 @@
 /*
- * Failover: closes a failed lane and replays the work that it did not deliver.
- * docs/failover.md describes the protocol and its invariants.
+ * Implements failover: closes a failed lane and replays the work that it did
+ * not deliver. docs/failover.md describes the protocol and its invariants.
  *
  * A thread that holds either lock requests a failover through fail_mask. The
  * rest runs under both locks, on a progress thread or, while the process does

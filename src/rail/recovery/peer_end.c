@@ -1,6 +1,6 @@
 /*
- * The end of a failed peer: stops its QPs, waits until the devices have
- * returned all requests, and only then fails its operations.
+ * Ends a failed peer: stops its QPs, waits until the devices have returned all
+ * requests, and only then fails its operations.
  */
 #include "config.h"
 #include "rail/recovery/recovery.h"

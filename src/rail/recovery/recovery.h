@@ -1,6 +1,6 @@
 /*
- * Failover, eviction, stall detection and the end of a peer. Calls data/, conn/
- * and lower layers.
+ * Declares failover, eviction, stall detection and the end of a peer. Calls
+ * data/, conn/ and lower layers.
  */
 #ifndef MRAIL_RAIL_RECOVERY_RECOVERY_H
 #define MRAIL_RAIL_RECOVERY_RECOVERY_H

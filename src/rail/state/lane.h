@@ -1,6 +1,6 @@
 /*
- * A lane: an RC connection between two processes over a pair of rails, with its
- * UDP source port. docs/architecture.md shows the owner of each field. The
+ * A lane is an RC connection between two processes over a pair of rails, with
+ * its UDP source port. docs/architecture.md shows the owner of each field. The
  * control thread writes "control" fields under the control lock. "Data" fields
  * are accessed under the data-path lock.
  *

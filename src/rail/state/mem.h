@@ -1,4 +1,5 @@
-/* Memory registrations: one MR per rail, and the remote keys for them. */
+/* Declares memory registrations, which have one MR per rail, and the remote
+ * keys for them. */
 #ifndef MRAIL_RAIL_STATE_MEM_H
 #define MRAIL_RAIL_STATE_MEM_H
 

@@ -1,7 +1,7 @@
 /*
- * Work in flight: active messages and small PUTs (mrail_tx_t), other RMA
- * operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and fences
- * (mrail_flush_t). The data-path lock protects all of them.
+ * Declares work in flight: active messages and small PUTs (mrail_tx_t), other
+ * RMA operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and
+ * fences (mrail_flush_t). The data-path lock protects all of them.
  */
 #ifndef MRAIL_RAIL_STATE_OP_H
 #define MRAIL_RAIL_STATE_OP_H

@@ -1,6 +1,6 @@
 /*
- * A peer process: its rails, its lanes, and its streams and operations.
- * Endpoints of all ifaces share it.
+ * Declares a peer process with its rails, its lanes, and its streams and
+ * operations. Endpoints of all ifaces share it.
  *
  * A progress call frees the peer with its lanes and address handles. Before
  * that, the peer must have shut down or failed, its last endpoint must have

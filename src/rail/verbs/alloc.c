@@ -1,4 +1,4 @@
-/* Registered memory of a rail. */
+/* Allocates the registered memory of a rail. */
 #include "config.h"
 #include "rail/verbs/rail.h"
 

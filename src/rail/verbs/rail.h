@@ -1,5 +1,5 @@
 /*
- * A rail: an open port of a verbs device, with the resources that its lanes
+ * A rail is an open port of a verbs device, with the resources that its lanes
  * share (PD, CQ, SRQ) and the UD QP of the control channel.
  *
  * The data-path lock protects the CQ. The control lock protects the UD QP, its

@@ -1,4 +1,5 @@
-/* The control channel of a rail: a UD QP with its buffers. */
+/* Implements the control channel of a rail, which is a UD QP with its
+ * buffers. */
 #include "config.h"
 #include "rail/verbs/rail.h"
 

@@ -1,5 +1,5 @@
-/* Address vectors: convert verbs address attributes to an IPv4 address, TOS and
- * source port. */
+/* Converts verbs address attributes to address vectors: an IPv4 address, TOS
+ * and source port. */
 #include "config.h"
 
 #include "softroce/core/core.h"

@@ -1,7 +1,7 @@
 /*
- * Internal interface of the core: object layouts, and the calls between the
- * requester (req.c), completer (comp.c), responder (resp.c) and datagram code
- * (ud.c). The owner of a device uses sroce.h instead.
+ * Declares the internal interface of the core: object layouts, and the calls
+ * between the requester (req.c), completer (comp.c), responder (resp.c) and
+ * datagram code (ud.c). The owner of a device uses sroce.h instead.
  *
  *   post_send -> sq ring -> req.c -> pull          rx -> resp.c -> rq, memory
  *                 ^                                        |

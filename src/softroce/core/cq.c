@@ -1,6 +1,6 @@
 /*
- * Completion queues: rings of ibv_wc that the owner polls. A full ring drops
- * new completions and raises IBV_EVENT_CQ_ERR once.
+ * Implements completion queues, which are rings of ibv_wc that the owner polls.
+ * A full ring drops new completions and raises IBV_EVENT_CQ_ERR once.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * CRC-32 (reflected 0x04C11DB7). ISA-L computes the CRC of a buffer; the
- * polynomial arithmetic is here.
+ * Computes CRC-32 (reflected 0x04C11DB7). ISA-L computes the CRC of a buffer;
+ * the polynomial arithmetic is here.
  */
 #include "config.h"
 

@@ -1,6 +1,6 @@
 /*
- * A device: its tables, and the checks that a received packet must pass before
- * a QP processes it.
+ * Implements a device: its tables, and the checks that a received packet must
+ * pass before a QP processes it.
  */
 #include "config.h"
 

@@ -1,5 +1,5 @@
 /*
- * The RoCEv2 invariant CRC.
+ * Computes the RoCEv2 invariant CRC.
  *
  * Source: IBA 7.8.1 and annex A17.3.3.
  */

@@ -1,5 +1,6 @@
 /*
- * RoCEv2 transport headers: opcode table, codec, AETH syndromes. No state.
+ * Defines the RoCEv2 transport headers: opcode table, codec, AETH syndromes. No
+ * state.
  *
  * Source: IBA 9.2 (BTH, table 38 of opcodes), 9.3 (extended headers), 9.7.5.2
  * (AETH), table 45 (RNR NAK timer).

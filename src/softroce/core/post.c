@@ -1,7 +1,7 @@
 /*
- * The send queue: its memory, and the posting of work requests. Posting checks
- * everything that can be checked without a packet. A request that fails a check
- * is not posted.
+ * Implements the send queue: its memory, and the posting of work requests.
+ * Posting checks everything that can be checked without a packet. A request
+ * that fails a check is not posted.
  */
 #include "config.h"
 

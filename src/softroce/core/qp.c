@@ -1,4 +1,4 @@
-/* Queue pairs: creation, attributes, errors and flush. */
+/* Implements queue pairs: creation, attributes, errors and flush. */
 #include "config.h"
 
 #include "softroce/core/core.h"

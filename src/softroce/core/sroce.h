@@ -1,7 +1,7 @@
 /*
- * sroce: a RoCEv2 device as a library. A device implements the protocol for one
- * verbs context: queue pairs, completion queues, shared receive queues, memory
- * keys.
+ * sroce is a RoCEv2 device as a library. A device implements the protocol for
+ * one verbs context: queue pairs, completion queues, shared receive queues,
+ * memory keys.
  *
  * The library does no I/O, has no clock, lock, thread or log, and does not read
  * the environment. Its owner (host/ or sim/) passes in the time and received

@@ -1,7 +1,7 @@
 /*
- * One timer per QP, in a binary heap. Keys are lazy: a QP's deadline may be
- * later than its key, because acknowledgements often postpone it. When the key
- * expires, the QP goes back into the heap under its deadline.
+ * Keeps one timer per QP, in a binary heap. Keys are lazy: a QP's deadline may
+ * be later than its key, because acknowledgements often postpone it. When the
+ * key expires, the QP goes back into the heap under its deadline.
  */
 #include "config.h"
 

@@ -1,5 +1,6 @@
 /*
- * Received datagrams: the Q_Key check, the 40-byte GRH area, the receive WQE.
+ * Handles received datagrams: the Q_Key check, the 40-byte GRH area, the
+ * receive WQE.
  *
  * A datagram that is too long for its receive buffer is dropped and counted,
  * and the buffer stays posted. Otherwise, an external host could stop a UD QP.

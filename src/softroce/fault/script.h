@@ -1,5 +1,5 @@
 /*
- * Fault scripts: a parser that turns text into steps. The same text drives the
+ * Parses fault scripts: converts text to steps. The same text drives the
  * simulator in virtual time and live software rails (docs/softroce.md, "Fault
  * scripts").
  *

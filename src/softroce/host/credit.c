@@ -1,8 +1,8 @@
 /*
- * Socket-buffer credit. It limits the data in flight to a process so that the
- * process's receive socket never overflows. Each process has one counter in
- * shared memory. Senders add their bytes before they send. The receiver
- * subtracts the bytes that it has read.
+ * Manages the credit for the socket buffers of receivers. It limits the data in
+ * flight to a process so that the process's receive socket never overflows.
+ * Each process has one counter in shared memory. Senders add their bytes before
+ * they send. The receiver subtracts the bytes that it has read.
  */
 #include "config.h"
 #include "softroce/host/host.h"

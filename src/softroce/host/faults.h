@@ -1,8 +1,8 @@
 /*
- * Faults on live software rails: the settings of fault/action.h, kept in a
- * session's shared memory. Any process of the session may call these functions.
- * Jobs notice a change when they next read the settings, or immediately if the
- * session daemon notifies them.
+ * Applies faults to live software rails: the settings of fault/action.h are
+ * kept in a session's shared memory. Any process of the session may call these
+ * functions. Jobs notice a change when they next read the settings, or
+ * immediately if the session daemon notifies them.
  */
 #ifndef MRAIL_SROCE_FAULTS_H
 #define MRAIL_SROCE_FAULTS_H

@@ -1,5 +1,6 @@
 /*
- * The software device: an opened device, and an index of the files.
+ * Declares the software device in a process: the state of an opened device, and
+ * an index of the files.
  *
  *   proc.c    the process: session, device list, fork
  *   ctx.c     opening and closing a device: slot, sockets, core

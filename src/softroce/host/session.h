@@ -1,8 +1,8 @@
 /*
- * The shared state of a software-rail session: one file in /dev/shm, mapped by
- * every process of the session. It holds the topology, the settings that change
- * while jobs run (rates, port state, loss, delay), each device's table of
- * processes ("slots"), and counters.
+ * The shared state of a software-rail session is one file in /dev/shm, which
+ * every process of the session maps. It holds the topology, the settings that
+ * change while jobs run (rates, port state, loss, delay), each device's table
+ * of processes ("slots"), and counters.
  *
  * daemon.h handles sockets and processes. The session holds no packets.
  *

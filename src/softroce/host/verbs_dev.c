@@ -1,4 +1,4 @@
-/* Replaces libibverbs: devices, ports, GIDs. */
+/* Replaces the functions of libibverbs for devices, ports and GIDs. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"

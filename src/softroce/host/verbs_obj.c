@@ -1,4 +1,5 @@
-/* Replaces libibverbs: protection domains, memory, completion queues. */
+/* Replaces the functions of libibverbs for protection domains, memory and
+ * completion queues. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"

@@ -1,4 +1,5 @@
-/* Replaces libibverbs: queue pairs, shared receive queues, addresses. */
+/* Replaces the functions of libibverbs for queue pairs, shared receive queues
+ * and addresses. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"

@@ -1,5 +1,5 @@
 /*
- * A virtual network in virtual time for any number of sroce devices.
+ * Simulates a network in virtual time for any number of sroce devices.
  *
  * Each ordered pair of nodes is connected by a directed link, which has a
  * delay, a rate and faults. All randomness comes from one seed, so that a run
