@@ -1,5 +1,4 @@
-"""A small module for drawings: text, bars, lines and axes, with light and dark
-colours.
+"""Draws text, bars, lines and axes as SVG, with light and dark colours.
 
 The result is an SVG without scripts or embedded fonts. The viewer chooses the
 font, so text is measured with the character widths of a wide font. Text that

@@ -1,8 +1,8 @@
 /*
- * Logging. Libraries call mrail_error(), mrail_warn() and so on. The program
- * decides once where the lines go: the UCX transport passes them to UCX's log,
- * and tools leave them on stderr. Code must not log events that may occur for
- * every packet, but count them.
+ * Libraries log with mrail_error(), mrail_warn() and so on. The program decides
+ * once where the lines go: the UCX transport passes them to UCX's log, and
+ * tools leave them on stderr. Events that may occur for every packet must be
+ * counted instead of logged.
  */
 #ifndef MRAIL_BASE_LOG_H
 #define MRAIL_BASE_LOG_H

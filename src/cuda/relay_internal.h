@@ -1,7 +1,7 @@
 /*
- * The object behind a relay memory on a device. relay_area.c allocates and
- * imports areas. relay_copy.c copies with copy engines, and relay_kernel.c with
- * a kernel.
+ * Declares the object behind a relay memory on a device. relay_area.c allocates
+ * and imports areas. relay_copy.c copies with copy engines, and relay_kernel.c
+ * with a kernel.
  */
 #ifndef MRAIL_CUDA_RELAY_INTERNAL_H
 #define MRAIL_CUDA_RELAY_INTERNAL_H

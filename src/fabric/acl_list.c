@@ -1,5 +1,5 @@
 /*
- * Entries of extended access lists, as in IOS and EOS:
+ * Reads the entries of extended access lists, as in IOS and EOS:
  *
  *   [SEQUENCE] permit|deny PROTOCOL SOURCE [PORTS] DESTINATION [PORTS] [dscp N]
  *

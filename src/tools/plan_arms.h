@@ -1,8 +1,8 @@
 /*
- * Comparison methods of `mrail plan`: other methods for an exchange, on the
- * same topology and with the same model. The time of a link is its bytes
- * divided by its capacity, and all links work in parallel. The time of a method
- * that proceeds in steps is the sum of its steps.
+ * Implements the comparison methods of `mrail plan`: other methods for an
+ * exchange, on the same topology and with the same model. The time of a link is
+ * its bytes divided by its capacity, and all links work in parallel. The time
+ * of a method that proceeds in steps is the sum of its steps.
  *
  * Each method follows its source. Where the source leaves a question open,
  * docs/planner.md states the assumption.

@@ -1,7 +1,7 @@
 /*
- * Functions that the commands of `mrail` share: argument lists, messages and
- * installation paths. Only tools may use them, because functions may print to
- * stderr and exit with status 1 (failure) or 2 (usage).
+ * Declares functions that the commands of `mrail` share: argument lists,
+ * messages and installation paths. Only tools may use them, because functions
+ * may print to stderr and exit with status 1 (failure) or 2 (usage).
  */
 #ifndef MRAIL_TOOLS_TOOL_H
 #define MRAIL_TOOLS_TOOL_H

@@ -1,7 +1,7 @@
 /*
- * The job under attack (attack.sh). Four processes on two nodes write to each
- * other, fence, send messages and check every byte for MRAIL_ATTACK_SECONDS,
- * while attacker.c attacks on the same network.
+ * Runs the job under attack (attack.sh). Four processes on two nodes write to
+ * each other, fence, send messages and check every byte for
+ * MRAIL_ATTACK_SECONDS, while attacker.c attacks on the same network.
  *
  * Guard bytes surround the memory that peers may write to. Another region, the
  * secret, is registered, but its key is never sent to a peer.

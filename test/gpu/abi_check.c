@@ -1,6 +1,6 @@
 /*
- * Compiled against cuda.h by abi.sh. Compares the numbers, the layouts and the
- * prototypes of src/softgpu. If two prototypes of a function differ,
+ * Compares the numbers, the layouts and the prototypes of src/softgpu with
+ * cuda.h. abi.sh compiles it. If two prototypes of a function differ,
  * compilation fails.
  */
 /* Also declares older variants of functions. */

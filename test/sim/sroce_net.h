@@ -1,6 +1,6 @@
 /*
- * Code shared by the softroce tests: two nodes on a virtual network, memory
- * with guard bytes, and connected QPs. A set-up failure fails the test.
+ * Provides what the softroce tests share: two nodes on a virtual network,
+ * memory with guard bytes, and connected QPs. A set-up failure fails the test.
  */
 #ifndef TEST_SIM_SROCE_NET_H
 #define TEST_SIM_SROCE_NET_H

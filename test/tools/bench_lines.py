@@ -1,4 +1,4 @@
-"""Code shared by the tests of contrib/bench_tools: search path, samples,
+"""Provides what the tests of contrib/bench_tools share: search path, samples,
 output."""
 import io
 import os

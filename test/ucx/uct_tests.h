@@ -1,6 +1,6 @@
 /*
- * Declarations shared by the UCT tests: the opened side, commands to the peer,
- * and completions.
+ * Declares what the UCT tests share: the opened side, commands to the peer, and
+ * completions.
  */
 #ifndef TEST_UCX_UCT_TESTS_H
 #define TEST_UCX_UCT_TESTS_H

@@ -1,5 +1,5 @@
-/* Helpers for the tests of switch rules: options, and functions that write
- * texts and read them back. The caller frees the texts. */
+/* Declares helpers for the tests of switch rules: options, and functions that
+ * write texts and read them back. The caller frees the texts. */
 #ifndef MRAIL_TEST_ACL_TEXTS_H
 #define MRAIL_TEST_ACL_TEXTS_H
 

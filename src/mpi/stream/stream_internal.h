@@ -1,5 +1,5 @@
 /*
- * Communicators with a CUDA stream, and the operations in the stream:
+ * Declares communicators with a CUDA stream, and the operations in the stream:
  *
  *   stream.c         user calls; one op for each
  *   stream_comm.c    data attached to a communicator

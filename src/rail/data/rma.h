@@ -1,4 +1,4 @@
-/* PUT and GET. */
+/* Declares PUT and GET. */
 #ifndef MRAIL_RAIL_DATA_RMA_H
 #define MRAIL_RAIL_DATA_RMA_H
 

@@ -1,6 +1,6 @@
 /*
- * The ordered streams of active messages to and from a peer, over all AM lanes:
- * sequence numbers, acknowledgements, order of arrival, replay.
+ * Implements the ordered streams of active messages to and from a peer, over
+ * all AM lanes: sequence numbers, acknowledgements, order of arrival, replay.
  *
  * Owns the list of unacknowledged messages, the replay queue, and the list of
  * messages that arrived out of order. The caller owns the messages themselves,

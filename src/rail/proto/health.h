@@ -1,8 +1,8 @@
 /*
- * Health of a path to a peer. Each lane number has its own path, because it has
- * its own source port. Each path has one record, with one deadline, and follows
- * a table of transitions. Events and times are arguments, and actions are
- * results.
+ * Tracks the health of a path to a peer. Each lane number has its own path,
+ * because it has its own source port. Each path has one record, with one
+ * deadline, and follows a table of transitions. Events and times are arguments,
+ * and actions are results.
  *
  * Suspicion is cheap, because it only withholds new work. Retiring a path,
  * however, requires evidence, which is one of the following:

@@ -1,8 +1,8 @@
 /*
- * The wire format between two engines: data headers on RC lanes, control
- * messages on the UD QPs, and addresses, all big-endian. The codecs convert
- * between bytes and structs. They reject lengths and indices that are out of
- * range. docs/wire.md describes the layouts.
+ * Defines the wire format between two engines: data headers on RC lanes,
+ * control messages on the UD QPs, and addresses, all big-endian. The codecs
+ * convert between bytes and structs. They reject lengths and indices that are
+ * out of range. docs/wire.md describes the layouts.
  */
 #ifndef MRAIL_RAIL_WIRE_H
 #define MRAIL_RAIL_WIRE_H

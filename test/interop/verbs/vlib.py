@@ -1,4 +1,4 @@
-"""Code shared by the pyverbs tests: result lines and pairs of queue pairs.
+"""Provides what the pyverbs tests share: result lines and pairs of queue pairs.
 
 Both ends of a pair are in this process, each with its own device context.
 Waiting for one end polls both. A test is a function marked @test, and its
