@@ -1,9 +1,9 @@
 /*
  * Time in nanoseconds since an arbitrary origin.
  *
- * Only the outermost code (a progress call, the control thread, a tool) reads
- * the clock. All other code takes `now_ns` as an argument, so that tests can
- * run in virtual time.
+ * Code without I/O, such as src/rail/proto, does not read the clock. It takes
+ * `now_ns` as an argument, so that tests can run it in virtual time. For other
+ * code, a simulation replaces mrail_clock_now().
  */
 #ifndef MRAIL_BASE_CLOCK_H
 #define MRAIL_BASE_CLOCK_H

@@ -9,9 +9,9 @@
 
 typedef struct mrail_bench_uplinks mrail_bench_uplinks_t;
 
-/* All functions are collective on MPI_COMM_WORLD. Only rank 0 reads the lab and
- * prints. _begin returns the current state of all counters. _end prints the
- * increase since then, and frees the state. */
+/* All ranks must call both functions. Only rank 0 reads the lab and prints.
+ * _begin returns the current state of the counters. _end prints the increase
+ * since then, and frees the state. */
 mrail_bench_uplinks_t *
 mrail_bench_uplinks_begin(const mrail_bench_coll_t *coll);
 void mrail_bench_uplinks_end(const mrail_bench_coll_t *coll,

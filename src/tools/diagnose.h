@@ -10,8 +10,8 @@
  *                      diagnose_late.c
  *   diagnose_show.c    findings as text and as JSON
  *
- * Only diagnose_read.c and diagnose_rails.c access files: findings depend on
- * the snapshot alone. Sources: [ICCL] 3.4 and 6.
+ * The sources of findings access no files and no clock: findings depend on the
+ * snapshot alone. Sources: [ICCL] 3.4 and 6.
  */
 #ifndef MRAIL_TOOLS_DIAGNOSE_H
 #define MRAIL_TOOLS_DIAGNOSE_H

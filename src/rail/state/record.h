@@ -1,7 +1,8 @@
 /*
  * Records of the trace ring (telemetry/ring.h): one for each chunk, and one for
- * each batch of active messages of a lane. Data-path lock held. All functions
- * return immediately if there is no ring, or if recording is off.
+ * each batch of active messages of a lane. The caller holds the data-path lock.
+ * The functions that record return immediately if there is no ring, or if
+ * recording is off.
  *
  * Most active messages have no completion of their own, so a batch ends with a
  * message whose completion the lane requests anyway. While this completion is
