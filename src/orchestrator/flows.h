@@ -140,7 +140,7 @@ unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
                              unsigned max_iterations);
 
 /* Phase 2. Reduces the relayed bytes within a congestion of `limit`. The goal
- * is 1 + gap (> 0) times the proved minimum, plus 1/10000 of all bytes. `limit`
+ * is 1 + gap (> 0) times the proven minimum, plus 1/10000 of all bytes. `limit`
  * must not be below the congestion of the last division, which remains if no
  * better one is found. Returns the number of iterations, at most
  * max_iterations. */

@@ -8,7 +8,7 @@
  * congestion is the largest load, and no exchange can finish sooner. The
  * planner has three goals, in this order:
  *
- * - a congestion within a given gap of the proved minimum;
+ * - a congestion within a given gap of the proven minimum;
  * - within that congestion, few relayed bytes;
  * - few pieces.
  *

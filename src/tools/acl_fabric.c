@@ -55,7 +55,7 @@ static int read_spine(const mrail_fabric_t *fabric, uint32_t spine,
         if (before != NULL && before->num_up != leaf->num_up) {
             snprintf(
                 why, size,
-                "below %s, the leaves %s and %s have %u and %u uplinks,  but "
+                "below %s, the leaves %s and %s have %u and %u uplinks, but "
                 "must have the same number",
                 fabric->nodes[spine].name, before->name, leaf->name,
                 before->num_up, leaf->num_up);

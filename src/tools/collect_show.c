@@ -55,8 +55,8 @@ static void show_host(FILE *stream, const char *source,
     }
     if (host->refused > 0) {
         fprintf(stream,
-                "mrail %s: %s: skipped %u file%s, invalid or of another "
-                "version of mrail\n",
+                "mrail %s: %s: skipped %u file%s, invalid or written by "
+                "another version of mrail\n",
                 source, host->name, host->refused,
                 plural(host->refused, "", "s"));
     }

@@ -289,8 +289,8 @@ static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
                !has_slow_uplink(report, name, votes.slow)) {
         diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
                      "at rank %d it carried %.1f MB/s while work was "
-                     "outstanding, where the speed of the other rails would "
-                     "give %.1f MB/s; %u of %u ranks agree",
+                     "outstanding; at the speed of the other rails, it would "
+                     "carry %.1f MB/s; %u of %u ranks agree",
                      votes.first->rank, votes.rate / 1e6,
                      votes.speed_of_others * (double)votes.nominal / 1e6,
                      votes.slow, votes.measured);

@@ -19,20 +19,20 @@ static const struct {
     const char *command;
     const char *summary;
 } summaries[] = {
-    {"acl", "write or check switch rules for segments of source ports"},
+    {"acl", "write and check switch rules for source-port segments"},
     {"bench", "run MPI benchmarks that check every byte"},
-    {"collect", "collect the telemetry of a job's hosts in one archive"},
+    {"collect", "gather telemetry from the hosts of a job into one archive"},
     {"diagnose", "report which rank, rail or path delays a job"},
     {"exporter", "serve the telemetry of running jobs to Prometheus"},
     {"info", "show rails, parameters, memory and events"},
-    {"lab", "build a fabric of network namespaces and run a command in it"},
+    {"lab", "run a command in a fabric of network namespaces"},
     {"lanes", "show how many lanes a fabric without port rules needs"},
     {"plan", "plan an exchange and show how much time the plan saves"},
-    {"report", "write a report about a job as one HTML page"},
+    {"report", "write an HTML page about a job"},
     {"run", "run an MPI program over mrail, on NICs or software rails"},
-    {"simulate", "simulate exchanges over a fabric of switches"},
+    {"simulate", "simulate exchanges over a switch fabric at flow level"},
     {"soft", "run a program on software rails, and change the rails"},
-    {"top", "show the traffic and the events of running jobs"},
+    {"top", "show the traffic and events of running jobs"},
     {"trace", "follow the chunks and messages of running jobs"},
 };
 

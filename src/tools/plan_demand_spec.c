@@ -42,7 +42,7 @@ static const struct {
           {"to", VALUE_TO, FIELD(one), 0, 0, 1},
           SIZE}},
     [PLAN_DEMAND_ZIPF] = {"zipf",
-                          "to the i-th popular receiver as 1/i^exponent",
+                          "to the i-th most popular receiver as 1/i^exponent",
                           {{"exponent", VALUE_PPM, FIELD(exponent_ppm), 1200000,
                             0, 4 * PLAN_PPM},
                            SIZE}},

@@ -367,7 +367,7 @@ static void draw_title(const map_t *map)
     fprintf(
         map->stream,
         ": %s</text>\n<text x=\"10\" y=\"38\" class=\"t\">most loaded link: %s "
-        "before, %s after, proved within %.2f %% of the minimum</text>\n<text "
+        "before, %s after, proven within %.2f %% of the minimum</text>\n<text "
         "x=\"10\" y=\"54\" class=\"t\">%s relayed, %llu pieces of %zu "
         "demands</text>\n",
         text[0], text[1], text[2],

@@ -488,7 +488,7 @@ static void test_shorten(void **state)
                 mrail_flows_relayed_bound(flows) * 1.03 + 1;
         mrail_flows_destroy(flows);
     }
-    print_message("%u of %u within 3 %% of the proved bound\n", near, count);
+    print_message("%u of %u within 3 %% of the proven bound\n", near, count);
     assert_true(near * 100 >= count * 97);
 }
 
@@ -544,7 +544,7 @@ static void make_sets(const shape_t *s)
 }
 
 /* A warm start must give a valid split within its limit, and the limit must be
- * close to a proved bound. If a warm start fails, the next split starts from
+ * close to a proven bound. If a warm start fails, the next split starts from
  * scratch. */
 static void test_warm_start(void **state)
 {
