@@ -127,7 +127,7 @@ def bound_s(nodes, pattern, size=SIZE):
 
 
 def loads_of(text, leaf='l', skip=()):
-    """Returns the utilisation of each uplink of the leaves, in per cent of its
+    """Returns the utilisation of each leaf uplink, in per cent of its
     rate.
 
     text: output of mrail lab status --interval --json. leaf: prefix of the

@@ -53,7 +53,7 @@ def row(title, size, label, result, baseline):
 
 
 def first_line(results, jobs):
-    """Returns a line with the times of the first exchanges of the jobs."""
+    """Returns a line with the time of each job's first exchange."""
     found = [(label, next(iter(results[name].values())))
              for name, (label, _) in jobs.items() if results.get(name)]
     return '    first exchange, which sets up connections: ' + '; '.join(

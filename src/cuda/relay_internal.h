@@ -37,7 +37,7 @@ typedef struct mrail_cuda_relay {
     mrail_cuda_copy_t *free;
 } mrail_cuda_relay_t;
 
-/* Returns 0, or the -errno of an error of the driver (relay_copy.h). */
+/* Returns 0, or the -errno of a driver error (relay_copy.h). */
 int mrail_cuda_relay_status(CUresult result, const char *action);
 
 /* Makes the context of the device current, and the previous one again. */

@@ -17,7 +17,7 @@
 /* A copy in flight, or an element of the free list. */
 typedef struct task {
     uint32_t channel;
-    uint64_t index; /* number of older tasks of the channel */
+    uint64_t index; /* number of older tasks on the channel */
     struct task *next;
 } task_t;
 

@@ -41,7 +41,7 @@ typedef struct mrail_kernel_copy {
  * The host fills in a task and then increments `put`. A block continues at its
  * own `done`, so another launch resumes where the last one ended.
  */
-#define MRAIL_KERNEL_RELAY_PARTS 8u /* maximum number of blocks of a channel */
+#define MRAIL_KERNEL_RELAY_PARTS 8u /* maximum number of blocks per channel */
 
 typedef struct mrail_kernel_task {
     uint64_t to;

@@ -399,7 +399,7 @@ static double repair_branch_length(const repair_t *repair, uint32_t b,
     return sum;
 }
 
-/* Adds the length of the shortest branch of a slot. Returns 1 if all branches
+/* Adds the length of a slot's shortest branch. Returns 1 if all branches
  * are full. */
 static unsigned repair_fork_length(const repair_t *repair, uint32_t s,
                                    double *length_p)

@@ -286,7 +286,7 @@ static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row,
     }
 }
 
-/* Calls `add` for each link of an open slot, or of a branch of one. */
+/* Calls `add` for each link of an open slot or of its branches. */
 static void
 flows_each_link(mrail_flows_t *flows, const mrail_flows_slot_t *slot,
                 void (*add)(mrail_flows_t *flows, uint32_t s, uint32_t link))

@@ -391,7 +391,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
 
 /* ---- Full links ---- */
 
-/* Returns the number of full links of a lane and, in *length_p, the length of
+/* Returns the number of full links on a lane and, in *length_p, the length of
  * the lane including its relays. A slot whose branches are all full counts as
  * one more full link. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,

@@ -24,7 +24,7 @@ typedef struct repair {
     double *branch_bytes;
 } repair_t;
 
-/* Updates the marks of all slots of a link. */
+/* Updates the marks of all slots that use a link. */
 void mrail_repair_mark_link(mrail_flows_t *flows, uint32_t link);
 
 static MRAIL_INLINE void repair_add_to_link(const repair_t *repair,

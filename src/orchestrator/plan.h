@@ -170,7 +170,7 @@ typedef struct mrail_plan_demand {
 /* Later versions may add fields at the end. Initialise this struct with
  * MRAIL_PLAN_DEFAULTS. */
 typedef struct mrail_plan_options {
-    size_t struct_size; /* size of the caller's version of this struct */
+    size_t struct_size; /* size of this struct as the caller knows it */
     /* Gap of the congestion, from 0.001 to 1. 0 means 0.02. The planner does
      * not always reach a gap below 0.01; the summary shows whether it has. */
     double gap;

@@ -83,7 +83,7 @@ static repath_rates_t compare_lanes(mrail_repath_t *repath,
 }
 
 /* Adds a window to the totals. A single window contains few chunks of a slow
- * lane, so its rates are noisy. `sum` is the number of bytes of the window. */
+ * lane, so its rates are noisy. `sum` is the number of bytes in the window. */
 static void add_window(mrail_repath_t *repath, const uint64_t *bytes,
                        uint64_t saturated, uint64_t sum)
 {

@@ -509,8 +509,8 @@ unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
     return (unsigned)__builtin_ctz(lanes);
 }
 
-/* Returns the relay of a branch of a slot, or the relay of a slot without
- * branches, which may be none. */
+/* Returns the relay of a branch or, if the slot has no branches, the relay of
+ * the slot, which may be none. */
 static uint32_t routes_relay(const mrail_routes_t *routes, uint32_t row,
                              unsigned lane, unsigned branch)
 {

@@ -93,7 +93,7 @@ typedef enum sgpu_mem_kind {
 /* A range of addresses known to the driver. */
 typedef struct sgpu_mem {
     sgpu_mem_kind_t kind;
-    unsigned refs; /* number of references of the table and of work in
+    unsigned refs; /* number of references from the table and from work in
                     * streams */
     uint64_t base, size;
     char *view;        /* address at which this library accesses the range */

@@ -93,7 +93,7 @@ int mrail_tele_file_is_held(int fd);
  * or this process exits. */
 void mrail_tele_file_follow(int fd);
 
-/* Calls `visit` (may be NULL) with the path of each file of this user and
+/* Calls `visit` (may be NULL) with the path of each of this user's files of
  * `kind` in `dir`, sorted by name. Returns their number, or -errno. */
 int mrail_tele_file_each(const char *dir, mrail_tele_kind_t kind,
                          void (*visit)(const char *path, void *arg), void *arg);
@@ -110,7 +110,7 @@ typedef struct mrail_tele_name {
     mrail_tele_kind_t kind;
 } mrail_tele_name_t;
 
-/* Returns the suffix of the names of files of this kind. `kind` must not be
+/* Returns the suffix of file names of this kind. `kind` must not be
  * MRAIL_TELE_ALL. */
 const char *mrail_tele_suffix(mrail_tele_kind_t kind);
 

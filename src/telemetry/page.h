@@ -181,8 +181,8 @@ mrail_page_status_t mrail_page_read_fd(int fd, mrail_page_t *page);
 /* Returns a message, such as "the file belongs to another user". */
 const char *mrail_page_status_text(mrail_page_status_t status);
 
-/* Calls `visit` (may be NULL) with the path of each page of this user in `dir`,
- * sorted by name. Returns their number, or -errno. */
+/* Calls `visit` (may be NULL) with the path of each of this user's pages in
+ * `dir`, sorted by name. Returns their number, or -errno. */
 static inline int mrail_page_each(const char *dir,
                                   void (*visit)(const char *path, void *arg),
                                   void *arg)

@@ -1,4 +1,4 @@
-/* Shared by the readers of a page and of its ring. */
+/* Declares what the readers of a page and of its ring share. */
 #ifndef MRAIL_TELEMETRY_PAGE_INTERNAL_H
 #define MRAIL_TELEMETRY_PAGE_INTERNAL_H
 

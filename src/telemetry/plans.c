@@ -56,7 +56,8 @@ void mrail_plans_remove(mrail_plans_file_t *file)
     }
 }
 
-/* Returns the slot of the oldest forecast of a freed communicator, or NULL. */
+/* Returns the slot with the oldest forecast among the freed communicators, or
+ * NULL. */
 static mrail_plans_comm_t *plans_oldest(const mrail_plans_file_t *file)
 {
     mrail_plans_comm_t *oldest = NULL;

@@ -82,7 +82,7 @@ mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
                : options->iterations;
 }
 
-/* Returns the name of the kind of memory of the buffers. */
+/* Returns the name of the kind of buffer memory. */
 static inline const char *
 mrail_bench_memory(const mrail_bench_options_t *options)
 {

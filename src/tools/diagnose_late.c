@@ -107,7 +107,7 @@ static window_t find_window(const diagnose_group_t *group)
     return window;
 }
 
-/* Returns the number of quarters of the window in which a rank was late. */
+/* Returns in how many quarters of the window a rank was late. */
 static unsigned late_quarters(const diagnose_group_t *group, unsigned self,
                               const window_t *window, uint64_t *room)
 {

@@ -152,7 +152,7 @@ static void find_jobs(diagnose_reading_t *reading)
     }
 }
 
-/* Takes two samples of the processes of this machine. */
+/* Takes two samples of this machine's processes. */
 static void read_here(diagnose_reading_t *reading, const char *dir,
                       uint64_t sample_ns)
 {

@@ -28,8 +28,8 @@ typedef struct mrail_moe {
  * limit. */
 uint64_t mrail_moe_limit(const mrail_moe_t *moe);
 
-/* Returns the number of tokens of a rank. If `tokens` is not a multiple of
- * `ranks`, the first ranks have one token more. */
+/* Returns the number of tokens that a rank has. If `tokens` is not a multiple
+ * of `ranks`, the first ranks have one token more. */
 uint64_t mrail_moe_tokens(const mrail_moe_t *moe, unsigned rank);
 
 /*

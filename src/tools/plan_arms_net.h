@@ -1,5 +1,5 @@
 /*
- * A model of the links of a topology for the comparison methods, with the bytes
+ * Models the links of a topology for the comparison methods, with the bytes
  * that a method puts on each link. The links come from a plan.
  */
 #ifndef MRAIL_TOOLS_PLAN_ARMS_NET_H

@@ -1,4 +1,4 @@
-/* The state of processes of this machine, from proc(5). */
+/* Reads the state of this machine's processes from proc(5). */
 #ifndef MRAIL_TOOLS_PROC_H
 #define MRAIL_TOOLS_PROC_H
 

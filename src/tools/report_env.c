@@ -1,4 +1,5 @@
-/* The parameters of a job, from the environment of one of its processes. */
+/* Reads the parameters of a job from the environment of one of its
+ * processes. */
 #include "config.h"
 #include "tools/report_files.h"
 

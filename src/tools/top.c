@@ -42,7 +42,7 @@ static void top_sleep(double seconds)
     }
 }
 
-/* Reads the pages of this machine or of an archive. */
+/* Reads the pages on this machine or in an archive. */
 static void top_read(const top_t *top, pages_t *pages, int warn)
 {
     pages_read(pages, COMMAND, top->dir, top->job, warn);

@@ -9,7 +9,7 @@
  * keys. */
 int top_screen_open(void);
 
-/* Returns the number of rows of the terminal, or 24 if it is unknown. */
+/* Returns the height of the terminal in rows, or 24 if it is unknown. */
 unsigned top_screen_rows(void);
 
 /* Waits up to *seconds_p seconds for a key, and subtracts the elapsed time.

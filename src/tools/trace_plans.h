@@ -13,7 +13,7 @@
 
 /* Rails whose bytes are shown one by one; the rest is summed up. */
 #define TRACE_PLAN_RAILS 8u
-/* Maximum number of overlapping forecasts of a communicator. Further ones are
+/* Maximum number of overlapping forecasts per communicator. Further ones are
  * not shown. */
 #define TRACE_PLAN_SLOTS 8u
 

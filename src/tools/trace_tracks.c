@@ -55,7 +55,7 @@ struct trace_tracks {
     mrail_hash_t lanes;
     trace_lane_t **all_lanes;
     unsigned num_lanes;
-    unsigned num_slots; /* number of slots of all lanes */
+    unsigned num_slots; /* total number of slots */
     trace_rail_t rails[MRAIL_RING_LANES];
     trace_totals_t totals;
 };

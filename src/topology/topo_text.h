@@ -15,7 +15,7 @@
  *                                    multi-rail (reaches all rails), or a list
  *                                    such as 0,0,1: the rails of the ranks that
  *                                    the line adds to a node
- *     pairwise NODES CAPACITY        GPU links of all pairs of a node's ranks
+ *     pairwise NODES CAPACITY        GPU links between all ranks of a node
  *     link RANKS RANKS CAPACITY      sender, receiver; capacity, or none
  *     switch NODES UP [DOWN]         each rank's links to its node's switch
  *     leaf_group NODES GROUP         group 0 by default

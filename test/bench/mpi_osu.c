@@ -31,7 +31,7 @@
 #define SMALL_ITERATION 65536u /* bytes; a few of them come before any timing */
 #define SMALL_RAMP 8u
 #define MAX_ITERATIONS 200000u
-#define STAGGER 64u /* bytes between the starts of two messages of a window */
+#define STAGGER 64u /* bytes between the starts of two messages in a window */
 #define MAX_SIZE ((uint64_t)64 << 20)
 
 typedef struct task {
@@ -211,7 +211,7 @@ static const test_t *find_test(const char *name, size_t length)
     return NULL;
 }
 
-/* Returns the number of messages of all ranks in one iteration. */
+/* Returns the number of messages that all ranks send in one iteration. */
 static double num_messages(const test_t *test, const task_t *task)
 {
     return test->is_collective ? (double)task->ranks * (task->ranks - 1)

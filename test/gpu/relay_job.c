@@ -284,7 +284,8 @@ static CUdevice device(void)
     return (CUdevice)self % MRAIL_MAX(count, 1);
 }
 
-/* Allocates and imports the memory of all ranks of the node. */
+/* Allocates this rank's memory, and imports the memory of all ranks on the
+ * node. */
 static int share_memory(const mrail_relay_shape_t *shape, uint32_t first)
 {
     const void *handles[JOB_RANKS];

@@ -49,7 +49,7 @@ typedef End {
 };
 End end[2];
 
-/* One direction of one epoch of a lane. */
+/* One direction of a lane, in one epoch. */
 typedef Epoch {
     bool gap;              /* a packet was lost, so later packets are dropped */
     byte taken;            /* packets accepted by the other end's device */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RATE 1200000000ull /* bytes per second of a rail of a rank */
+#define RATE 1200000000ull /* bytes per second of each rail of a rank */
 
 void job_page(mrail_page_t *page, int rank, unsigned rails)
 {

@@ -72,7 +72,7 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* Returns the CPU time of all threads of the process. */
+/* Returns the CPU time that all threads of the process have used. */
 static double cpu_s(void)
 {
     struct rusage usage;

@@ -132,7 +132,7 @@ static void test_a_window_doubles(void **state)
     check_pool(2);
 }
 
-/* With four lanes, each window may grow to a quarter of half of the queue. */
+/* With four lanes, each window may grow to an eighth of the queue. */
 static void test_windows_have_equal_limits(void **state)
 {
     start_with_queue(512);

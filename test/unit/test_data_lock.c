@@ -20,7 +20,7 @@ typedef struct shared {
     int holders; /* number of threads that hold the lock; at most 1 */
     int overlaps;
     int stop;       /* atomic */
-    uint64_t calls; /* number of calls of the first caller; atomic */
+    uint64_t calls; /* number of calls; atomic */
 } shared_t;
 
 static void count_one(shared_t *shared)

@@ -40,7 +40,7 @@ static void test_late_repeat(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 22);
 }
 
-/* The peer abandoned its request in favour of a request of this end that
+/* The peer abandoned its request in favour of a request from this end that
  * crossed it. The late request is accepted, and then the peer sends a new
  * one. */
 static void test_abandoned_request(void **state)

@@ -463,7 +463,7 @@ int mrail_own_port_answer(mrail_peer_t *peer, unsigned slot, uint32_t seq,
 
 /* ---- Errors of whole rails, and outages (rail_error.c) ---- */
 
-/* Requests the failover of all lanes of the rail, which has permanently
+/* Requests failover of all lanes on the rail, which has permanently
  * failed. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause) MRAIL_CTL;

@@ -29,7 +29,7 @@
 
 typedef struct mrail_moves {
     mrail_ns_t since_ns; /* start of the window */
-    unsigned lanes;      /* number of lanes of each pair */
+    unsigned lanes;      /* lanes per pair */
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
     uint64_t hold_mask; /* slots whose lane is held for a request */

@@ -39,7 +39,7 @@
 
 /* Credits of a window that are reserved for replayed messages. */
 #define MRAIL_REPLAY_CREDITS 1
-/* Maximum number of credits of a lane whose peer uses them all up. */
+/* Maximum number of credits on a lane whose peer uses all of them. */
 #define MRAIL_AM_CREDITS_MAX 512
 #define MRAIL_AM_CREDITS_FLOOR 2 /* credits that an idle lane keeps */
 

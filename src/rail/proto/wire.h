@@ -55,7 +55,7 @@ typedef struct mrail_data_hdr {
     uint16_t reserved;
 } __attribute__((packed)) mrail_data_hdr_t;
 
-/* Returns the tag of all headers of a lane. */
+/* Returns the tag that all headers on a lane carry. */
 static inline uint32_t mrail_data_tag(uint16_t lane, uint16_t epoch)
 {
     mrail_data_hdr_t hdr;

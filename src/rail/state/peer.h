@@ -156,7 +156,7 @@ struct mrail_peer {
     mrail_ns_t keepalive_ns; /* time of the next keepalive check */
     unsigned reply_way;      /* pair that leads to the sender of the message
                               * being handled */
-    unsigned reply_turn; /* number of repeated requests of the peer; each one
+    unsigned reply_turn; /* number of requests that the peer repeated; each one
                           * suggests that the reply was lost */
     /* The highest sequence numbers of the peer's requests [0] and of its
      * LANE_REPs [1], which contain numbers of this end. */
