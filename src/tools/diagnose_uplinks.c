@@ -176,8 +176,8 @@ static void add_uplink(const diagnose_snapshot_t *snapshot,
     finding = diagnose_add(
         report, DIAGNOSE_UPLINK_SLOW, uplink->rank->rank, subject,
         "lane %u from rank %d to %s carried %.1f MB/s while work was "
-        "outstanding, the other lanes of this rail to it %.1f MB/s; "
-        "at %u rank%s, %u of %u lanes of this uplink are slow",
+        "outstanding, and the other lanes of this rail to that peer "
+        "%.1f MB/s; at %u rank%s, %u of %u lanes of this uplink are slow",
         uplink->lane->slot, uplink->rank->rank, peer,
         diagnose_rate(&uplink->lane->traffic) / 1e6, uplink->others / 1e6,
         uplink->ranks, (uplink->ranks == 1) ? "" : "s", uplink->slow,
