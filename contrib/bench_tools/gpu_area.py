@@ -22,7 +22,7 @@ TWO_NODES = ('-np', 2 * RAILS, '--soft', f'2x{RAILS}', '--rate', f'{RAIL_MB}M',
              '--bind-rails', *GPUS)
 DEVICE = ('--memory', 'device')
 ARMS = {'planned': ('--plan', 'yes'), 'unplanned': ('--plan', 'no')}
-# Relays copy by copy engines, which is the default, or by a kernel.
+# Relays copy with copy engines, which is the default, or with a kernel.
 KERNEL = ('--mca', 'coll_mrail_gpu', 'kernel')
 UNPLANNED = 'without a plan'
 LIMIT_S = 300
@@ -40,8 +40,8 @@ NIMBLE_RAILS, NIMBLE_RAIL = 170.0, 45.1
 
 
 def measure_pair(bench, name, at, limit_mb, words):
-    """Adds the rate of a pair as a multiple of `limit_mb` MB/s. Counts launches
-    of kernels, except those of relays that copy by a kernel."""
+    """Adds the rate of a pair as a multiple of `limit_mb` MB/s. Counts kernel
+    launches, except those of relays that copy with a kernel."""
     before = processors()
     text = bench.run([bench.installation.mrail, 'run', *words], LIMIT_S)
     rate, launches = samples.gpu_pair(text)

@@ -55,9 +55,11 @@ LOAD_SCRIPT = 'at 0ms node 0 rail 0 rate 50M\n'
 
 
 class LeafGroups(NamedTuple):
-    """Two leaf groups of two hosts with two rails of 50 MB/s each. uplinks: MB/s
-    of each of the two uplinks of the leaves of leaf group 0 (rail 0, rail 1), then
-    of leaf group 1."""
+    """Describes two leaf groups of two hosts with two rails of 50 MB/s each.
+
+    uplinks: for each leaf, the MB/s of each of its two uplinks; first the leaves of
+    leaf group 0 (rail 0, rail 1), then those of leaf group 1.
+    """
     uplinks: tuple
 
     @property
@@ -77,10 +79,11 @@ class LeafGroups(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A machine on which exchanges run.
+    """Describes a machine on which exchanges run.
 
-    topology: for the bound. fabric: of the lab; None: plain software rails.
-    has_topology: coll/mrail also gets the topology. script: of `mrail run`.
+    topology: the topology from which the bound is computed. fabric: the fabric of
+    the lab, or None for plain software rails. has_topology: whether coll/mrail also
+    receives the topology. script: the fault script of `mrail run`.
     """
     title: str
     topology: str
@@ -120,8 +123,8 @@ def cases_of(name):
 
 
 def words_of(setting, cases, folder):
-    """Returns the command of an arm, without the options of the arm, after it has
-    written its files."""
+    """Writes the files for the command of an arm, and returns the command without the
+    options of the arm."""
     sizes = sorted({case.size for case in cases}, key=len)
     words = [MRAIL, 'bench', 'alltoallv', '--json', '--sizes', ','.join(sizes),
              '--hotspot', 'uniform,0.9', '--iterations', 3, '--warmup', 2]
