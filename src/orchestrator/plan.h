@@ -94,7 +94,7 @@ int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node);
  * the rail's port, including those that it relays. A limit exists, for example,
  * if the NIC is on another socket. MRAIL_PLAN_UNLIMITED means that only the
  * port limits the rank. If both are 0, the rank does not reach the rail.
- * Returns -EINVAL if only one of them is 0. */
+ * Also returns -EINVAL if only one of them is 0. */
 int mrail_plan_topo_set_reach(mrail_plan_topo_t *topo, unsigned rank,
                               unsigned rail, double out, double in);
 

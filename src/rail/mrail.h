@@ -197,7 +197,7 @@ mrail_cuda_access_t mrail_engine_device_access(const mrail_engine_t *engine);
 /* Writes attr.rkey_size bytes. */
 void mrail_rkey_pack(const mrail_mem_t *mem, void *buffer);
 
-/* Returns -EINVAL if the bytes are not a key of this version. */
+/* Returns 0, -ENOMEM, or -EINVAL if the bytes are not a key of this version. */
 int mrail_rkey_unpack(const void *buffer, mrail_rkey_t **rkey_p);
 void mrail_rkey_release(mrail_rkey_t *rkey);
 

@@ -66,8 +66,9 @@ trace_tracks_t *trace_tracks_create(perfetto_t *trace,
                                     const trace_tracks_config_t *config);
 void trace_tracks_destroy(trace_tracks_t *tracks);
 
-/* Adds a record. Records of a process must come in the order of the ring.
- * Returns 0, or -ENOMEM with the record left out. */
+/* Adds a record. Records of a process must come in the order of the ring. A
+ * record that does not fit into the tracks is only counted. Returns 0, or
+ * -ENOMEM with the record left out. */
 int trace_tracks_record(trace_tracks_t *tracks,
                         const mrail_ring_record_t *record);
 

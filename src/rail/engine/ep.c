@@ -78,8 +78,9 @@ static int mrail_ep_learn_boots(mrail_peer_t *peer,
 }
 
 /* Finds or creates the peer of an address. A process that sent BYE returns with
- * a new id, so its old id stays failed. Returns -EDQUOT if no QP is left for
- * the peer, so that the caller can fail with a clear error. Both locks held. */
+ * a new id, so its old id stays failed. Returns 0, -ENOMEM, or -EDQUOT if no QP
+ * is left for the peer, so that the caller can fail with a clear error. The
+ * caller holds both locks. */
 static MRAIL_BOTH int mrail_ep_find_peer(mrail_engine_t *engine,
                                          const mrail_wire_device_addr_t *device,
                                          const mrail_wire_iface_addr_t *iface,

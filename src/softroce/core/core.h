@@ -333,8 +333,9 @@ static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
 
 /*
  * Maps the next `length` bytes of an SGE list to iovecs and advances *cur.
- * Returns the number of iovecs, -EACCES if a key does not allow the access, or
- * -ENOBUFS if more than `max` iovecs are needed.
+ * Returns the number of iovecs, -EACCES if a key does not allow the access,
+ * -ENOBUFS if more than `max` iovecs are needed, or -EMSGSIZE if the list is
+ * shorter than `length`. On failure, *cur is unchanged.
  */
 int sroce_sg_iov(const sroce_qp_t *qp, const struct ibv_sge *sge,
                  uint32_t num_sge, sroce_sgcur_t *cur, uint32_t length,
