@@ -29,6 +29,14 @@ calls 'single-rail ranks, blocking calls in between' 2x4 8 \
 calls 'multi-rail ranks, blocking calls in between' 2x4 8 '' data
 calls 'threads of single-rail ranks' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' threads
+if "$build/mpi_nonblocking" has-persistent; then
+    calls 'single-rail ranks, persistent' 2x4 8 --bind-rails unordered
+    calls 'single-rail ranks, persistent, in order' 2x4 8 --bind-rails ordered
+    calls 'single-rail ranks, some persistent calls planned' 2x4 8 \
+        '--bind-rails --mca coll_mrail_relay_threshold 10000' ordered
+else
+    skip 'persistent exchanges' 'this MPI has none'
+fi
 calls 'multi-rail ranks' 2x4 8 '--rate 20M' overlap
 calls 'single-rail ranks' 2x4 8 \
     '--rate 20M --bind-rails --mca coll_mrail_relay_threshold 100000000' overlap

@@ -1,6 +1,7 @@
 /* Tests decisions that all ranks of a planned exchange must make
  * identically: agreement rounds, topology, and the path of each byte. */
 #include "config.h"
+#include "mpi/coll/allgather_gain.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
 #include "mpi/coll/pool_shape.h"
@@ -945,6 +946,43 @@ static void test_version_is_that_of_the_planner(void **state)
     assert_int_equal(version, mca_coll_mrail_schedule_fingerprint());
 }
 
+/* ---- MPI_Allgatherv ---- */
+
+static void test_allgather_gain(void **state)
+{
+    /* 8 ranks on 2 nodes: a third of all bytes */
+    assert_true(mca_coll_mrail_allgather_gains(100, 300, 8, 2));
+    assert_false(mca_coll_mrail_allgather_gains(99, 300, 8, 2));
+    assert_true(mca_coll_mrail_allgather_gains(300, 300, 4, 2));
+    assert_false(mca_coll_mrail_allgather_gains(100, 800, 8, 2));
+    /* one rank on each node, or one node: nothing can gain */
+    assert_false(mca_coll_mrail_allgather_gains(300, 300, 8, 8));
+    assert_false(mca_coll_mrail_allgather_gains(300, 300, 8, 1));
+}
+
+/* The parts of a block cover it without gaps, and differ by at most a byte. */
+static void test_allgather_parts(void **state)
+{
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 1);
+    for (unsigned i = 0; i < 1000; ++i) {
+        unsigned num = 1 + mrail_rng_below(&rng, 64);
+        uint64_t bytes = mrail_rng_below(&rng, i % 2 ? UINT32_MAX : 100);
+
+        assert_int_equal(mca_coll_mrail_allgather_offset(bytes, 0, num), 0);
+        for (unsigned part = 0; part < num; ++part) {
+            uint64_t length =
+                mca_coll_mrail_allgather_offset(bytes, part + 1, num) -
+                mca_coll_mrail_allgather_offset(bytes, part, num);
+
+            assert_true(length == bytes / num || length == bytes / num + 1);
+        }
+        assert_int_equal(mca_coll_mrail_allgather_offset(bytes, num, num),
+                         bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -969,6 +1007,8 @@ int main(void)
         cmocka_unit_test(test_pool_of_a_large_job),
         cmocka_unit_test(test_pool_of_a_large_node),
         cmocka_unit_test(test_channels_of_a_schedule),
+        cmocka_unit_test(test_allgather_gain),
+        cmocka_unit_test(test_allgather_parts),
         cmocka_unit_test(test_version_is_that_of_the_planner),
     };
 
