@@ -113,8 +113,9 @@ static int start(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
     op->persistent = persistent;
     *op_p = op;
     if (module->agreed_away != NULL) {
-        ret = (error == OMPI_SUCCESS)
-            ? mca_coll_mrail_shadows_fill(shadows, args);
+        ret = (error == OMPI_SUCCESS && shadows != NULL)
+                  ? mca_coll_mrail_shadows_fill(shadows, args)
+                  : error;
         if (ret == OMPI_SUCCESS) {
             ret = mca_coll_mrail_previous_later(module, args, &op->previous);
         }

@@ -63,11 +63,13 @@ static side_t side_wide(const void *buffer, const int *counts,
 
 /* ---- functions of the previous modules ---- */
 
-/* Calls _name of the previous module. _out and _in are the arguments of both
- * sides; the arguments after the communicator follow. */
-#define PREVIOUS(_name, _out, _in, ...)                                        \
-    module->_name(UNWRAP _out, UNWRAP _in, module->comm,                       \
-                  ##__VA_ARGS__ module->_name##_module)
+/* Call _name, or i_name, of the previous module. _out and _in are the arguments
+ * of both sides. */
+#define PREVIOUS(_name, _out, _in)                                             \
+    module->_name(UNWRAP _out, UNWRAP _in, module->comm, module->_name##_module)
+#define PREVIOUS_LATER(_name, _out, _in)                                       \
+    module->i##_name(UNWRAP _out, UNWRAP _in, module->comm, request_p,         \
+                     module->i##_name##_module)
 #define UNWRAP(...) __VA_ARGS__
 #define OUT (out->buffer, out->count, out->type)
 #define IN ((void *)in->buffer, in->count, in->type)
@@ -115,11 +117,11 @@ int mca_coll_mrail_previous_later(const mca_coll_mrail_module_t *module,
 
     switch (args->func) {
     case MCA_COLL_MRAIL_ALLTOALL:
-        return PREVIOUS(ialltoall, OUT, IN, request_p, );
+        return PREVIOUS_LATER(alltoall, OUT, IN);
     case MCA_COLL_MRAIL_ALLTOALLV:
-        return PREVIOUS(ialltoallv, OUT_V, IN_V, request_p, );
+        return PREVIOUS_LATER(alltoallv, OUT_V, IN_V);
     case MCA_COLL_MRAIL_ALLTOALLW:
-        return PREVIOUS(ialltoallw, OUT_W, IN_W, request_p, );
+        return PREVIOUS_LATER(alltoallw, OUT_W, IN_W);
     default:
         return OMPI_ERR_NOT_SUPPORTED;
     }
