@@ -948,16 +948,38 @@ static void test_version_is_that_of_the_planner(void **state)
 
 /* ---- MPI_Allgatherv ---- */
 
+static int allgather_gains(double part, unsigned nodes, unsigned local,
+                           double rail, double copy)
+{
+    const mca_coll_mrail_allgather_t all = {
+        .largest = (uint64_t)(part * 1e9),
+        .total = 1000000000,
+        .num_nodes = nodes,
+        .least_local = local,
+        .rail_rate = (uint64_t)rail,
+        .copy_rate = (uint64_t)copy,
+    };
+
+    return mca_coll_mrail_allgather_gains(&all);
+}
+
 static void test_allgather_gain(void **state)
 {
-    /* 8 ranks on 2 nodes: a third of all bytes */
-    assert_true(mca_coll_mrail_allgather_gains(100, 300, 8, 2));
-    assert_false(mca_coll_mrail_allgather_gains(99, 300, 8, 2));
-    assert_true(mca_coll_mrail_allgather_gains(300, 300, 4, 2));
-    assert_false(mca_coll_mrail_allgather_gains(100, 800, 8, 2));
-    /* one rank on each node, or one node: nothing can gain */
-    assert_false(mca_coll_mrail_allgather_gains(300, 300, 8, 8));
-    assert_false(mca_coll_mrail_allgather_gains(300, 300, 8, 1));
+    /* 2 nodes with 4 rails each, which are slower than copies */
+    assert_true(allgather_gains(0.3, 2, 4, 100e6, 8e9));
+    assert_false(allgather_gains(0.2, 2, 4, 100e6, 8e9));
+    /* rails that are faster than copies */
+    assert_false(allgather_gains(1, 2, 4, 25e9, 8e9));
+    /* one rank on each node, one node, or an unknown rate */
+    assert_false(allgather_gains(1, 8, 1, 100e6, 8e9));
+    assert_false(allgather_gains(1, 1, 8, 100e6, 8e9));
+    assert_false(allgather_gains(1, 2, 4, 0, 8e9));
+    /* with many nodes, the block leaves its node too often */
+    assert_true(allgather_gains(1, 16, 8, 1e9, 8e9));
+    assert_false(allgather_gains(1, 128, 8, 1e9, 8e9));
+    assert_int_equal(mca_coll_mrail_allgather_steps(1), 0);
+    assert_int_equal(mca_coll_mrail_allgather_steps(5), 3);
+    assert_int_equal(mca_coll_mrail_allgather_steps(8), 3);
 }
 
 /* The parts of a block cover it without gaps, and differ by at most a byte. */

@@ -8,23 +8,55 @@
 
 #include <stdint.h>
 
-/*
- * `largest` and `total` are bytes of the largest block and of all blocks.
- *
- * Open MPI's algorithms for large blocks pass each block along a chain of ranks:
- * at least half of them, P / 2, because a block may travel in both directions.
- * Steps follow one another, and each lasts as long as its largest block. About
- * N / 2 of the steps cross nodes, so (P - N) / 2 are copies within nodes, of
- * `largest` bytes each. The two exchanges copy `total` bytes within nodes, and
- * use all rails of a node between nodes. They gain if they copy less, whatever
- * the rates of the rails are.
- */
-static inline int mca_coll_mrail_allgather_gains(uint64_t largest,
-                                                 uint64_t total,
-                                                 unsigned num_ranks,
-                                                 unsigned num_nodes)
+/* What the decision depends on. Sizes are in bytes, rates in bytes per
+ * second. */
+typedef struct mca_coll_mrail_allgather {
+    uint64_t largest, total; /* sizes of the largest block, and of all blocks */
+    unsigned num_nodes;
+    unsigned least_local; /* smallest number of ranks on a node */
+    uint64_t rail_rate;   /* of a rank; 0 if unknown */
+    uint64_t copy_rate;   /* between ranks of a node */
+} mca_coll_mrail_allgather_t;
+
+/* Returns the number of steps in which a block reaches `num` ranks, if each rank
+ * that has it sends it to another one. */
+static inline unsigned mca_coll_mrail_allgather_steps(unsigned num)
 {
-    return num_nodes > 1 && largest * (num_ranks - num_nodes) >= 2 * total;
+    unsigned steps = 0;
+
+    for (unsigned reached = 1; reached < num; reached *= 2) {
+        ++steps;
+    }
+    return steps;
+}
+
+/*
+ * Returns 1 if two exchanges are faster than all algorithms of Open MPI.
+ *
+ * These algorithms send whole blocks. The fastest one for a large block (Bruck)
+ * doubles the number of ranks that have it in each step. At least log2(N) of
+ * these steps take a rail each, and the other ones a rail or a copy.
+ *
+ * In the first exchange, the most loaded node sends at most all blocks to each
+ * other node, over the rails of all of its ranks. Each of the two exchanges
+ * copies at most all blocks within a node.
+ */
+static inline int
+mca_coll_mrail_allgather_gains(const mca_coll_mrail_allgather_t *all)
+{
+    double rail = (double)all->rail_rate, copy = (double)all->copy_rate;
+    double largest = (double)all->largest, total = (double)all->total;
+    double whole_s, divided_s;
+
+    if (all->num_nodes < 2 || all->rail_rate == 0 || all->copy_rate == 0) {
+        return 0;
+    }
+    whole_s = largest * (mca_coll_mrail_allgather_steps(all->num_nodes) / rail +
+                         mca_coll_mrail_allgather_steps(all->least_local) /
+                             (rail > copy ? rail : copy));
+    divided_s =
+        total * ((all->num_nodes - 1) / (all->least_local * rail) + 2 / copy);
+    return divided_s < whole_s;
 }
 
 /* Returns the offset of part `part` of a block that is divided into `num` parts

@@ -53,7 +53,7 @@ static int may_gain(const mca_coll_mrail_module_t *module,
                     const mca_coll_mrail_args_t *args)
 {
     const mca_coll_mrail_topology_t *topology = module->topology;
-    uint64_t total = 0, largest = 0;
+    mca_coll_mrail_allgather_t all = {0};
     size_t size;
 
     if (module->agreed_away != NULL || module->is_multi_rail ||
@@ -64,13 +64,15 @@ static int may_gain(const mca_coll_mrail_module_t *module,
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
         uint64_t bytes = (uint64_t)args->recv.counts[i] * size;
 
-        largest = MRAIL_MAX(largest, bytes);
-        total += bytes;
+        all.largest = MRAIL_MAX(all.largest, bytes);
+        all.total += bytes;
     }
-    return largest / topology->max_local > module->relay_threshold &&
-           total <= INT_MAX &&
-           mca_coll_mrail_allgather_gains(largest, total, topology->num_ranks,
-                                          topology->num_nodes);
+    all.num_nodes = topology->num_nodes;
+    all.least_local = topology->min_local;
+    all.rail_rate = topology->least_rate;
+    all.copy_rate = topology->params.copy_bandwidth;
+    return all.largest / topology->max_local > module->relay_threshold &&
+           all.total <= INT_MAX && mca_coll_mrail_allgather_gains(&all);
 }
 
 /* Returns 1 if the CPU can access the buffer. */
