@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* What the decision depends on. Sizes are in bytes, rates in bytes per
+/* The terms of the decision. Sizes are in bytes, rates in bytes per
  * second. */
 typedef struct mca_coll_mrail_allgather {
     uint64_t largest, total; /* sizes of the largest block, and of all blocks */
