@@ -1,8 +1,8 @@
 /*
- * Neighborhood collectives generated from seeds: random topology, call, counts,
+ * Neighbourhood collectives generated from seeds: random topology, call, counts,
  * displacements and datatypes. Every byte is checked, including those in gaps
  * and around the buffers. The neighbors are computed here, not asked from MPI.
- * MPI_Allgatherv counts as a neighborhood collective with all ranks as
+ * MPI_Allgatherv counts as a neighbourhood collective with all ranks as
  * neighbors. Often the block of one rank is much larger than the others.
  *
  *   --seeds A-B   (1-20)
@@ -283,7 +283,7 @@ static int is_allgather(const exchange_t *ex)
     return ex->call == ALLGATHER || ex->call == ALLGATHERV;
 }
 
-/* Creates one side. Without neighbors, it has one empty block, which MPI must
+/* Creates one side. Without neighbors, it has one block, which MPI must
  * ignore. */
 static void make_side(const exchange_t *ex, planned_side_t *side,
                       mrail_rng_t *own, planned_place_t place,
@@ -296,10 +296,9 @@ static void make_side(const exchange_t *ex, planned_side_t *side,
     long unit_bytes = unit * planned_type_base_size(base);
     long *units = mt_alloc((size_t)(num + 1) * sizeof(*units));
 
-    units[0] = 0;
+    units[0] = units_of(ex, self, 0, unit_bytes);
     if (is_send && is_allgather(ex)) {
         num = 1;
-        units[0] = units_of(ex, self, 0, unit_bytes);
     } else {
         for (int i = 0; i < num; ++i) {
             int peer = (peers[i] == MPI_PROC_NULL) ? 0 : peers[i];
@@ -523,7 +522,7 @@ int main(int argc, char **argv)
     }
     set_alarm(last);
     snprintf(name, sizeof(name),
-             "neighborhood collectives of seeds %llu to %llu, %d ranks", first,
+             "neighbourhood collectives of seeds %llu to %llu, %d ranks", first,
              last, mt_size(MPI_COMM_WORLD));
     mt_result(name, ok);
     check_counters(&coll, relays, left);

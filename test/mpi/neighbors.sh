@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs neighborhood collectives generated from seeds. Every byte must be
+# Runs neighbourhood collectives generated from seeds. Every byte must be
 # correct. With single-rail ranks, some bytes must go through relays; with
 # multi-rail ranks on balanced rails, Open MPI must perform all calls.
 set -eu
@@ -37,5 +37,5 @@ exchanges 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$small" \
 exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
 exchanges 'multi-rail ranks' 2x4 8 '' --seeds 1-$last $left
 MRAIL_TEST_RUN=$options
-nothing_left 'neighborhood collectives'
+nothing_left 'neighbourhood collectives'
 finish

@@ -17,16 +17,15 @@
 #endif
 #endif
 
-/* Returns a duplicate of a communicator that asserts that all ranks start its
- * persistent collectives in the same order. */
+/* Returns a duplicate of a communicator whose info states that all ranks start
+ * persistent requests and other collectives in the same order. */
 static inline MPI_Comm mt_dup_ordered(MPI_Comm comm)
 {
     MPI_Comm dup;
     MPI_Info info;
 
     MPI_Info_create(&info);
-    MPI_Info_set(info, "mpi_assert_strict_persistent_collective_ordering",
-                 "true");
+    MPI_Info_set(info, "mrail_ordered_starts", "true");
     MPI_Comm_dup_with_info(comm, info, &dup);
     MPI_Info_free(&info);
     return dup;

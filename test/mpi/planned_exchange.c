@@ -107,6 +107,8 @@ static void place(planned_side_t *side, mrail_rng_t *rng, planned_where_t where)
 void planned_exchange_place(planned_exchange_t *ex, mrail_rng_t *rng,
                             planned_where_t where)
 {
+    /* Open MPI's persistent exchanges do not move device memory. */
+    ex->persistent &= where == PLANNED_HOST;
     place(&ex->recv, rng, where);
     if (!ex->in_place) {
         place(&ex->send, rng, where);

@@ -954,6 +954,7 @@ static int allgather_gains(double part, unsigned nodes, unsigned local,
     const mca_coll_mrail_allgather_t all = {
         .largest = (uint64_t)(part * 1e9),
         .total = 1000000000,
+        .num_ranks = nodes * local,
         .num_nodes = nodes,
         .least_local = local,
         .rail_rate = (uint64_t)rail,

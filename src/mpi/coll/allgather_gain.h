@@ -12,7 +12,7 @@
  * second. */
 typedef struct mca_coll_mrail_allgather {
     uint64_t largest, total; /* sizes of the largest block, and of all blocks */
-    unsigned num_nodes;
+    unsigned num_ranks, num_nodes;
     unsigned least_local; /* smallest number of ranks on a node */
     uint64_t rail_rate;   /* of a rank; 0 if unknown */
     uint64_t copy_rate;   /* between ranks of a node */
@@ -35,7 +35,7 @@ static inline unsigned mca_coll_mrail_allgather_steps(unsigned num)
  *
  * These algorithms send whole blocks. The fastest one for a large block (Bruck)
  * doubles the number of ranks that have it in each step. At least log2(N) of
- * these steps take a rail each, and the other ones a rail or a copy.
+ * its log2(P) steps take a rail each, and the other ones a rail or a copy.
  *
  * In the first exchange, the most loaded node sends at most all blocks to each
  * other node, over the rails of all of its ranks. Each of the two exchanges
@@ -46,14 +46,15 @@ mca_coll_mrail_allgather_gains(const mca_coll_mrail_allgather_t *all)
 {
     double rail = (double)all->rail_rate, copy = (double)all->copy_rate;
     double largest = (double)all->largest, total = (double)all->total;
+    unsigned across = mca_coll_mrail_allgather_steps(all->num_nodes);
+    unsigned steps = mca_coll_mrail_allgather_steps(all->num_ranks);
     double whole_s, divided_s;
 
     if (all->num_nodes < 2 || all->rail_rate == 0 || all->copy_rate == 0) {
         return 0;
     }
-    whole_s = largest * (mca_coll_mrail_allgather_steps(all->num_nodes) / rail +
-                         mca_coll_mrail_allgather_steps(all->least_local) /
-                             (rail > copy ? rail : copy));
+    whole_s = largest *
+              (across / rail + (steps - across) / (rail > copy ? rail : copy));
     divided_s =
         total * ((all->num_nodes - 1) / (all->least_local * rail) + 2 / copy);
     return divided_s < whole_s;

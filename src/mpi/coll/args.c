@@ -90,9 +90,10 @@ static void segment_w(const mca_coll_mrail_args_side_t *side, int i,
         (side->disps != NULL) ? side->disps[i] : side->wide_disps[i];
     int count = side->counts[i];
 
+    /* the buffer may be MPI_BOTTOM */
     mca_coll_mrail_dt_segment_init(
-        to, (const char *)side->buffer + disp, (size_t)count,
-        (count == 0) ? &ompi_mpi_byte.dt : side->types[i]);
+        to, (const void *)((uintptr_t)side->buffer + (uintptr_t)disp),
+        (size_t)count, (count == 0) ? &ompi_mpi_byte.dt : side->types[i]);
 }
 
 void mca_coll_mrail_args_block(const mca_coll_mrail_args_side_t *side, int i,

@@ -67,6 +67,7 @@ static int may_gain(const mca_coll_mrail_module_t *module,
         all.largest = MRAIL_MAX(all.largest, bytes);
         all.total += bytes;
     }
+    all.num_ranks = topology->num_ranks;
     all.num_nodes = topology->num_nodes;
     all.least_local = topology->min_local;
     all.rail_rate = topology->least_rate;
@@ -220,11 +221,12 @@ static int fill_args(const gather_t *gather, const sides_t *sides,
 {
     const mca_coll_mrail_topology_t *topology = gather->topology;
     unsigned *next = calloc(2 * topology->num_nodes, sizeof(*next));
-    unsigned *on_node = next + topology->num_nodes;
+    unsigned *on_node;
 
     if (next == NULL) {
         return 0;
     }
+    on_node = next + topology->num_nodes;
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
         ++on_node[topology->node_of[i]];
     }
@@ -243,58 +245,95 @@ static int fill_args(const gather_t *gather, const sides_t *sides,
 
 /* ---- the exchange within a node ---- */
 
-/* Creates a datatype for part `part` of all blocks of other nodes, relative to
- * address 0. */
-static int parts_type(const gather_t *gather, unsigned part, MPI_Datatype *type)
+/* The parts of all blocks of other nodes that one rank has: the arguments of a
+ * message. */
+typedef struct message {
+    const void *buffer;
+    int count; /* 0 if all parts are empty */
+    MPI_Datatype type;
+    int is_derived; /* 1 if the type must be freed */
+} message_t;
+
+/* Makes one message of several parts at these addresses. */
+static int join(message_t *message, int num, const int *lengths,
+                const MPI_Aint *disps)
+{
+    int ret;
+
+    if (num < 2) {
+        *message = (message_t){.buffer = (void *)(uintptr_t)disps[0],
+                               .count = (num == 0) ? 0 : lengths[0],
+                               .type = MPI_BYTE};
+        return MPI_SUCCESS;
+    }
+    *message = (message_t){.buffer = MPI_BOTTOM, .count = 1, .is_derived = 1};
+    ret = PMPI_Type_create_hindexed(num, lengths, disps, MPI_BYTE,
+                                    &message->type);
+    return (ret == MPI_SUCCESS) ? PMPI_Type_commit(&message->type) : ret;
+}
+
+/* Initialises the message with part `part` of the blocks. */
+static int message_init(message_t *message, const gather_t *gather,
+                        unsigned part)
 {
     const mca_coll_mrail_topology_t *topology = gather->topology;
     int *lengths = calloc(topology->num_ranks, sizeof(*lengths));
     MPI_Aint *disps = calloc(topology->num_ranks, sizeof(*disps));
     int num = 0, ret = MPI_ERR_NO_MEM;
 
-    for (unsigned i = 0;
-         lengths != NULL && disps != NULL && i < topology->num_ranks; ++i) {
-        part_t bytes = part_at(&gather->blocks[i], part, topology->num_local);
-
-        if (topology->node_of[i] != topology->node_of[topology->self] &&
-            bytes.bytes > 0) {
-            lengths[num] = bytes.bytes;
-            disps[num++] = (MPI_Aint)(uintptr_t)bytes.first;
-        }
-    }
     if (lengths != NULL && disps != NULL) {
-        ret = PMPI_Type_create_hindexed(num, lengths, disps, MPI_BYTE, type);
+        for (unsigned i = 0; i < topology->num_ranks; ++i) {
+            part_t at = part_at(&gather->blocks[i], part, topology->num_local);
+
+            if (topology->node_of[i] != topology->node_of[topology->self] &&
+                at.bytes > 0) {
+                lengths[num] = at.bytes;
+                disps[num++] = (MPI_Aint)(uintptr_t)at.first;
+            }
+        }
+        ret = join(message, num, lengths, disps);
     }
     free(lengths);
     free(disps);
-    return (ret == MPI_SUCCESS) ? PMPI_Type_commit(type) : ret;
+    return ret;
+}
+
+static void message_cleanup(message_t *message)
+{
+    if (message->is_derived) {
+        PMPI_Type_free(&message->type);
+    }
 }
 
 /* Sends this rank's parts to rank `peer` of the node, and receives the parts of
- * that rank. */
-static int share_with(const gather_t *gather, unsigned peer, MPI_Datatype out)
+ * that rank. Both ends know which messages are empty. */
+static int share_with(const gather_t *gather, unsigned peer,
+                      const message_t *out)
 {
     struct ompi_communicator_t *comm = gather->module->comm;
     int rank = (int)gather->topology->local[peer];
-    MPI_Datatype in;
-    int ret = parts_type(gather, peer, &in);
-    ompi_request_t *request;
+    ompi_request_t *request = MPI_REQUEST_NULL;
+    message_t in;
+    int ret = message_init(&in, gather, peer), error = OMPI_SUCCESS;
 
     if (ret != MPI_SUCCESS) {
         return ret;
     }
-    ret = MCA_PML_CALL(irecv(MPI_BOTTOM, 1, in, rank,
-                             MCA_COLL_BASE_TAG_ALLGATHERV, comm, &request));
-    if (ret == OMPI_SUCCESS) {
-        int error = MCA_PML_CALL(send(MPI_BOTTOM, 1, out, rank,
-                                      MCA_COLL_BASE_TAG_ALLGATHERV,
-                                      MCA_PML_BASE_SEND_STANDARD, comm));
-
-        ret = ompi_request_wait(&request, MPI_STATUS_IGNORE);
-        ret = (error != OMPI_SUCCESS) ? error : ret;
+    if (in.count > 0) {
+        ret = MCA_PML_CALL(irecv((void *)(uintptr_t)in.buffer, in.count,
+                                 in.type, rank, MCA_COLL_BASE_TAG_ALLGATHERV,
+                                 comm, &request));
     }
-    PMPI_Type_free(&in);
-    return ret;
+    if (out->count > 0) {
+        error = MCA_PML_CALL(send(out->buffer, out->count, out->type, rank,
+                                  MCA_COLL_BASE_TAG_ALLGATHERV,
+                                  MCA_PML_BASE_SEND_STANDARD, comm));
+    }
+    if (in.count > 0 && ret == OMPI_SUCCESS) {
+        ret = ompi_request_wait(&request, MPI_STATUS_IGNORE);
+    }
+    message_cleanup(&in);
+    return (ret == OMPI_SUCCESS) ? error : ret;
 }
 
 /* In step k, local rank i exchanges with local rank k - i, so that both ends
@@ -302,8 +341,8 @@ static int share_with(const gather_t *gather, unsigned peer, MPI_Datatype out)
 static int share(const gather_t *gather)
 {
     unsigned num = gather->topology->num_local, self = gather->local_self;
-    MPI_Datatype out;
-    int ret = parts_type(gather, self, &out);
+    message_t out;
+    int ret = message_init(&out, gather, self);
 
     if (ret != MPI_SUCCESS) {
         return ret;
@@ -312,10 +351,10 @@ static int share(const gather_t *gather)
         unsigned peer = (k + num - self) % num;
 
         if (peer != self) {
-            ret = share_with(gather, peer, out);
+            ret = share_with(gather, peer, &out);
         }
     }
-    PMPI_Type_free(&out);
+    message_cleanup(&out);
     return ret;
 }
 
@@ -336,8 +375,10 @@ static int perform(gather_t *gather, const mca_coll_mrail_args_t *args)
                                          .is_refused = 1};
     }
     ret = mca_coll_mrail_serve(gather->module, &spread, OMPI_SUCCESS, NULL);
-    if (ret != MCA_COLL_MRAIL_PASS) {
-        /* after an error, too: the other ranks wait for this rank */
+    if (!spread.is_refused && ret != MCA_COLL_MRAIL_PASS &&
+        ret != MPI_ERR_NO_MEM) {
+        /* after an error in the exchange, too: the other ranks of the node wait
+         * for this rank */
         error = share(gather);
         ret = (ret == OMPI_SUCCESS) ? error : ret;
     }

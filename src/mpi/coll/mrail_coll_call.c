@@ -76,13 +76,50 @@ int mca_coll_mrail_serve(mca_coll_mrail_module_t *module,
     return ret;
 }
 
+/* ---- peers ---- */
+
+/* Sets the peers of both sides. Returns OMPI_SUCCESS or an MPI error. */
+static int set_peers(mca_coll_mrail_module_t *module,
+                     mca_coll_mrail_args_t *args)
+{
+    mca_coll_mrail_neighbors_t *neighbors = &module->neighbors;
+    int ret;
+
+    if (!mca_coll_mrail_func_is_neighborhood(args->func)) {
+        args->send.num_peers = args->recv.num_peers =
+            ompi_comm_size(module->comm);
+        return OMPI_SUCCESS;
+    }
+    ret = mca_coll_mrail_neighbors_find(neighbors, module->comm);
+    args->send.peers = neighbors->targets;
+    args->send.num_peers = neighbors->num_targets;
+    args->recv.peers = neighbors->sources;
+    args->recv.num_peers = neighbors->num_sources;
+    args->is_refused = neighbors->has_repeated_peers;
+    return ret;
+}
+
+/* Returns 1 if a call never has an agreement round. All ranks return the same.
+ * Before it calls coll, Open MPI returns from MPI_Neighbor_allgather and
+ * MPI_Neighbor_alltoall if the counts are 0. In a graph, this may happen on some
+ * ranks only, because it need not be connected. */
+static int is_left(const mca_coll_mrail_module_t *module,
+                   mca_coll_mrail_func_t func)
+{
+    return (func == MCA_COLL_MRAIL_NEIGHBOR_ALLGATHER ||
+            func == MCA_COLL_MRAIL_NEIGHBOR_ALLTOALL) &&
+           !module->neighbors.is_cart;
+}
+
+/* ---- modes of execution ---- */
+
 /* `shadows` is NULL if all buffers are host memory. */
 static int perform(mca_coll_mrail_module_t *module, mca_coll_mrail_args_t *args,
                    int error, mca_coll_mrail_shadows_t *shadows)
 {
     int ret = MCA_COLL_MRAIL_PASS;
 
-    if (module->agreed_away == NULL) {
+    if (module->agreed_away == NULL && !is_left(module, args->func)) {
         ret = mca_coll_mrail_serve(module, args, error, shadows);
     }
     if (ret != MCA_COLL_MRAIL_PASS) {
@@ -145,29 +182,6 @@ static int need_shadows(mca_coll_mrail_shadows_t *shadows,
 
     return (ret == OMPI_SUCCESS) ? mca_coll_mrail_shadows_reserve(shadows, args)
                                  : ret;
-}
-
-/* ---- peers ---- */
-
-/* Sets the peers of both sides. Returns OMPI_SUCCESS or an MPI error. */
-static int set_peers(mca_coll_mrail_module_t *module,
-                     mca_coll_mrail_args_t *args)
-{
-    mca_coll_mrail_neighbors_t *neighbors = &module->neighbors;
-    int ret;
-
-    if (!mca_coll_mrail_func_is_neighborhood(args->func)) {
-        args->send.num_peers = args->recv.num_peers =
-            ompi_comm_size(module->comm);
-        return OMPI_SUCCESS;
-    }
-    ret = mca_coll_mrail_neighbors_find(neighbors, module->comm);
-    args->send.peers = neighbors->targets;
-    args->send.num_peers = neighbors->num_targets;
-    args->recv.peers = neighbors->sources;
-    args->recv.num_peers = neighbors->num_sources;
-    args->is_refused = neighbors->has_repeated_peers;
-    return ret;
 }
 
 /* ---- calls ---- */

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
                         const char *why)

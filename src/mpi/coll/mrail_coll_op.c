@@ -14,7 +14,6 @@
 #include "mpi/coll/mrail_coll.h"
 
 #include "mpi/coll/request.h"
-#include "mpi/coll/staged.h"
 
 #include "base/util.h"
 

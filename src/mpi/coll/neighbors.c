@@ -26,7 +26,7 @@ static int allocate(neighbors_t *neighbors, int num_sources, int num_targets)
 /* Two neighbors in each dimension: first the one in negative direction. */
 static int find_cart(neighbors_t *neighbors, MPI_Comm comm)
 {
-    int dims, ret = PMPI_Cartdim_get(comm, &dims);
+    int dims = 0, ret = PMPI_Cartdim_get(comm, &dims);
 
     if (ret == MPI_SUCCESS) {
         ret = allocate(neighbors, 2 * dims, 2 * dims);
@@ -82,6 +82,7 @@ static int find(neighbors_t *neighbors, MPI_Comm comm)
     }
     switch (topology) {
     case MPI_CART:
+        neighbors->is_cart = 1;
         return find_cart(neighbors, comm);
     case MPI_GRAPH:
         return find_graph(neighbors, comm);

@@ -1,6 +1,6 @@
 /*
- * The neighbors of a rank on a communicator with a Cartesian, graph or
- * distributed graph topology. They are the peers of its neighborhood
+ * The neighbours of a rank on a communicator with a Cartesian, graph or
+ * distributed graph topology. They are the peers of its neighbourhood
  * collectives.
  */
 #ifndef MRAIL_MPI_COLL_NEIGHBORS_H
@@ -14,6 +14,7 @@
  * topology ends there. A zeroed object is valid and unknown. */
 typedef struct mca_coll_mrail_neighbors {
     int is_known;
+    int is_cart; /* 1 for a Cartesian topology */
     int *sources, *targets;
     int num_sources, num_targets;
     /* 1 if a rank is more than once among the sources or the targets */
