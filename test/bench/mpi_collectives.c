@@ -67,6 +67,7 @@ static void set_all_ranks(task_t *task)
 static void set_neighbors(task_t *task)
 {
     const int steps[] = {1, task->ranks - 1, task->ranks / 2};
+    const int weights[] = {1, 1, 1};
 
     for (int i = 0; i < 3; ++i) {
         int is_new = steps[i] % task->ranks != 0;
@@ -80,9 +81,9 @@ static void set_neighbors(task_t *task)
                 (task->rank + task->ranks - steps[i]) % task->ranks;
         }
     }
-    MPI_Dist_graph_create_adjacent(
-        MPI_COMM_WORLD, task->num_in, task->in, MPI_UNWEIGHTED, task->num_out,
-        task->out, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &task->comm);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, task->num_in, task->in,
+                                   weights, task->num_out, task->out, weights,
+                                   MPI_INFO_NULL, 0, &task->comm);
 }
 
 static int task_init(task_t *task, const char *operation)

@@ -7,7 +7,8 @@
  *   ordered, unordered
  *             Persistent exchanges are started several times, in the same order
  *             on all ranks or in different orders. coll/mrail must perform the
- *             ordered ones, and Open MPI's previous module the others.
+ *             ordered ones in which a rank sends more than THRESHOLD bytes to
+ *             another rank, and Open MPI's previous module the others.
  *   data      Only the bytes are checked. Blocking calls are interleaved.
  *   overlap   A short exchange must complete before a long one that began
  *             earlier.
@@ -18,7 +19,7 @@
  *   has-persistent
  *             Exit status 0 if this MPI has persistent exchanges; no test.
  *
- * usage: mpi_nonblocking NAME. The calls use MPI_COMM_WORLD, and a communicator
+ * usage: mpi_nonblocking NAME [THRESHOLD]. The calls use MPI_COMM_WORLD, and a communicator
  * of some of its ranks in reverse order.
  */
 #include "config.h"
@@ -27,6 +28,7 @@
 
 #include "tools/bench_coll.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,11 +293,29 @@ static int run_starts(exchange_t *calls, MPI_Request *requests, int is_ordered)
     return ok;
 }
 
-static void test_persistent(int is_ordered)
+static bytes_func_t bytes_of(int number)
+{
+    return (number % 3 == 0) ? equal_bytes : few_bytes;
+}
+
+/* Returns 1 if a rank sends more than `threshold` bytes to another rank. */
+static int is_large(int number, int threshold)
+{
+    int ranks = mt_size(MPI_COMM_WORLD), most = 0;
+
+    for (int i = 0; i < ranks * ranks; ++i) {
+        int bytes = bytes_of(number)(number, i / ranks, i % ranks);
+
+        most = (i / ranks != i % ranks) ? MRAIL_MAX(most, bytes) : most;
+    }
+    return most > threshold;
+}
+
+static void test_persistent(int is_ordered, int threshold)
 {
     exchange_t calls[NUM_CALLS];
     MPI_Request requests[NUM_CALLS];
-    uint64_t values[MRAIL_BENCH_COLL_NUM], wanted;
+    uint64_t values[MRAIL_BENCH_COLL_NUM], served = 0;
     mrail_bench_coll_t coll;
     MPI_Comm comm;
     int ok;
@@ -307,16 +327,16 @@ static void test_persistent(int is_ordered)
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     }
     for (int i = 0; i < NUM_CALLS; ++i) {
-        exchange_init(&calls[i], comm, i,
-                      (i % 3 == 0) ? equal_bytes : few_bytes);
-        if (is_ordered) {
+        exchange_init(&calls[i], comm, i + 1, bytes_of(i + 1));
+        if (is_ordered && is_large(i + 1, threshold)) {
+            ++served;
             exchange_create_briefly(&calls[i]);
         } else {
             create(&calls[i], calls[i].counts, calls[i].types);
         }
         requests[i] = calls[i].request;
     }
-    if (is_ordered) {
+    if (served == NUM_CALLS) {
         MPI_Comm_free(&comm); /* the requests still use it */
     }
     ok = run_starts(calls, requests, is_ordered);
@@ -324,21 +344,22 @@ static void test_persistent(int is_ordered)
         MPI_Request_free(&requests[i]);
         ok &= exchange_end(&calls[i]);
     }
-    if (!is_ordered) {
+    if (served < NUM_CALLS) {
         MPI_Comm_free(&comm); /* Open MPI 4.1.4 needs it until here */
     }
     mt_result("persistent exchanges: every byte is correct", ok);
     mrail_bench_coll_read(&coll, values);
-    wanted = is_ordered ? STARTS * NUM_CALLS : 0;
-    if (values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] != wanted) {
-        fprintf(stderr, "rank %d: coll/mrail served %llu calls\n",
+    served *= STARTS;
+    if (values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] != served) {
+        fprintf(stderr, "rank %d: coll/mrail served %llu calls, not %llu\n",
                 mt_rank(MPI_COMM_WORLD),
-                (unsigned long long)values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS]);
+                (unsigned long long)values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS],
+                (unsigned long long)served);
     }
-    mt_result(is_ordered ? "all persistent calls are served"
-                         : "all persistent calls are left to Open MPI",
+    mt_result((served > 0) ? "large persistent calls are served"
+                           : "all persistent calls are left to Open MPI",
               coll.present &&
-                  values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] == wanted);
+                  values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] == served);
     mrail_bench_coll_close(&coll);
 }
 
@@ -489,7 +510,8 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "planning") == 0) {
         test_planning();
     } else if (strcmp(what, "ordered") == 0 || strcmp(what, "unordered") == 0) {
-        test_persistent(strcmp(what, "ordered") == 0);
+        test_persistent(strcmp(what, "ordered") == 0,
+                        (argc > 2) ? atoi(argv[2]) : INT_MAX);
     } else if (strcmp(what, "data") == 0) {
         test_data(1);
     } else {

@@ -323,11 +323,15 @@ int mca_coll_mrail_call_started(mca_coll_mrail_module_t *module,
 int mca_coll_mrail_allgatherv(mca_coll_mrail_module_t *module,
                               const mca_coll_mrail_args_t *args);
 
-/* Returns 1 if this component plans persistent calls on the communicator. */
-int mca_coll_mrail_plans_persistent(const mca_coll_mrail_module_t *module);
-/* Creates a persistent request for calls with these arguments. */
+/* Waits until all ranks have called this function. Sets *all_p to 1 if `is_ok` is
+ * 1 on all of them. Returns OMPI_SUCCESS or an error. */
+int mca_coll_mrail_check_all(mca_coll_mrail_module_t *module, int is_ok,
+                             int *all_p);
+
+/* Creates a persistent request for calls with these arguments. Returns
+ * MCA_COLL_MRAIL_PASS if the previous module must create it, on all ranks. */
 int mca_coll_mrail_persistent_create(mca_coll_mrail_module_t *module,
-                                     const mca_coll_mrail_args_t *args,
+                                     mca_coll_mrail_args_t *args,
                                      ompi_request_t **request_p);
 
 /* ---- ops ---- */

@@ -5,10 +5,35 @@
 #include "cuda/driver.h"
 
 #include "ompi/constants.h"
+#include "ompi/mca/coll/base/coll_tags.h"
+#include "opal/runtime/opal_progress.h"
 
 #include <mpi.h>
 
 #include <stdlib.h>
+
+/* ---- agreement without an op ---- */
+
+int mca_coll_mrail_check_all(mca_coll_mrail_module_t *module, int is_ok,
+                             int *all_p)
+{
+    mca_coll_mrail_gather_t gather;
+    int ret, is_done = 0;
+
+    if (mca_coll_mrail_gather_init(&gather, module->comm) < 0) {
+        return MPI_ERR_NO_MEM;
+    }
+    mca_coll_mrail_set_ok(&gather, is_ok);
+    ret = mca_coll_mrail_reduce_start(&gather, MCA_COLL_MRAIL_GATHER_PORTS,
+                                      MCA_COLL_BASE_TAG_ALLTOALLV);
+    while (ret == OMPI_SUCCESS && !is_done) {
+        opal_progress();
+        ret = mca_coll_mrail_gather_progress(&gather, &is_done);
+    }
+    *all_p = ret == OMPI_SUCCESS && mca_coll_mrail_all_ok(&gather);
+    mca_coll_mrail_gather_cleanup(&gather);
+    return ret;
+}
 
 /* ---- calls without a plan ---- */
 

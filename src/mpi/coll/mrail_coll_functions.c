@@ -164,9 +164,10 @@ int mca_coll_mrail_previous_later(const mca_coll_mrail_module_t *module,
         mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;     \
         mca_coll_mrail_args_t args = {                                         \
             .func = MCA_COLL_MRAIL_##_func, .send = _send, .recv = _recv};     \
+        int ret = mca_coll_mrail_persistent_create(module, &args, request);    \
                                                                                \
-        return mca_coll_mrail_plans_persistent(module)                         \
-                   ? mca_coll_mrail_persistent_create(module, &args, request)  \
+        return (ret != MCA_COLL_MRAIL_PASS)                                    \
+                   ? ret                                                       \
                    : module->_name##_init(UNWRAP _args, comm, info, request,   \
                                           module->_name##_init_module);        \
     }

@@ -113,10 +113,26 @@ OBJ_CLASS_DECLARATION(mca_coll_mrail_persistent_t);
 OBJ_CLASS_INSTANCE(mca_coll_mrail_persistent_t, ompi_coll_base_nbc_request_t,
                    persistent_construct, NULL);
 
-int mca_coll_mrail_plans_persistent(const mca_coll_mrail_module_t *module)
+/* Sets *is_planned_p to 1 if this component performs the calls: if starts are in
+ * order, and a rank has a block that is worth a plan. Returns OMPI_SUCCESS or an
+ * error. The result is equal on all ranks. */
+static int decide(mca_coll_mrail_module_t *module,
+                  const mca_coll_mrail_args_t *args, int *is_planned_p)
 {
-    return module->agreed_away == NULL &&
-           mca_coll_mrail_comm_info(module->comm, "mrail_ordered_starts", 0);
+    int all_small = 1, ret;
+
+    *is_planned_p = 0;
+    if (module->agreed_away != NULL ||
+        !mca_coll_mrail_comm_info(module->comm, "mrail_ordered_starts", 0)) {
+        return OMPI_SUCCESS;
+    }
+    ret = mca_coll_mrail_check_all(
+        module,
+        !mca_coll_mrail_args_is_large(args, ompi_comm_rank(module->comm),
+                                      module->relay_threshold),
+        &all_small);
+    *is_planned_p = !all_small;
+    return ret;
 }
 
 /* ---- requests ---- */
@@ -194,20 +210,23 @@ static void request_init(ompi_request_t *request,
 }
 
 int mca_coll_mrail_persistent_create(mca_coll_mrail_module_t *module,
-                                     const mca_coll_mrail_args_t *args,
+                                     mca_coll_mrail_args_t *args,
                                      ompi_request_t **request_p)
 {
-    mca_coll_mrail_persistent_t *persistent =
-        OBJ_NEW(mca_coll_mrail_persistent_t);
-    int ret;
+    mca_coll_mrail_persistent_t *persistent;
+    int ret, is_planned;
 
+    args->send.num_peers = args->recv.num_peers = ompi_comm_size(module->comm);
+    ret = decide(module, args, &is_planned);
+    if (ret != OMPI_SUCCESS || !is_planned) {
+        return (ret == OMPI_SUCCESS) ? MCA_COLL_MRAIL_PASS : ret;
+    }
+    persistent = OBJ_NEW(mca_coll_mrail_persistent_t);
     if (persistent == NULL) {
         return MPI_ERR_NO_MEM;
     }
     persistent->module = module;
     persistent->args = *args;
-    persistent->args.send.num_peers = persistent->args.recv.num_peers =
-        ompi_comm_size(module->comm);
     ret = keep_side(&persistent->args.send, &persistent->send);
     if (ret == OMPI_SUCCESS) {
         ret = keep_side(&persistent->args.recv, &persistent->recv);

@@ -56,6 +56,23 @@ static int find_graph(neighbors_t *neighbors, MPI_Comm comm)
     return ret;
 }
 
+/* The weights are not used. */
+static int read_dist_graph(neighbors_t *neighbors, MPI_Comm comm)
+{
+    int sources = neighbors->num_sources, targets = neighbors->num_targets;
+    int *weights = calloc((size_t)(sources + targets) + 1, sizeof(*weights));
+    int ret;
+
+    if (weights == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    ret = PMPI_Dist_graph_neighbors(comm, sources, neighbors->sources, weights,
+                                    targets, neighbors->targets,
+                                    weights + sources);
+    free(weights);
+    return ret;
+}
+
 static int find_dist_graph(neighbors_t *neighbors, MPI_Comm comm)
 {
     int sources, targets, is_weighted;
@@ -65,12 +82,7 @@ static int find_dist_graph(neighbors_t *neighbors, MPI_Comm comm)
     if (ret == MPI_SUCCESS) {
         ret = allocate(neighbors, sources, targets);
     }
-    if (ret == MPI_SUCCESS) {
-        ret = PMPI_Dist_graph_neighbors(comm, sources, neighbors->sources,
-                                        MPI_UNWEIGHTED, targets,
-                                        neighbors->targets, MPI_UNWEIGHTED);
-    }
-    return ret;
+    return (ret == MPI_SUCCESS) ? read_dist_graph(neighbors, comm) : ret;
 }
 
 static int find(neighbors_t *neighbors, MPI_Comm comm)
