@@ -53,6 +53,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0048-archives-are-unpacked.md \
     docs/decisions/0050-the-report-draws-itself.md \
     docs/decisions/0051-relays-with-a-kernel.md \
+    docs/decisions/0052-exchanges-besides-alltoallv.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \

@@ -299,6 +299,51 @@ def sweep_figures(bench, sweep):
     return figures
 
 
+# Exchanges besides MPI_Alltoall and its relatives, of single-rail ranks.
+
+OTHER_OPERATIONS = {'allgatherv': 'MPI_Allgatherv',
+                    'neighbor_alltoallv': 'MPI_Neighbor_alltoallv',
+                    'persistent': 'MPI_Alltoallv_init'}
+# sizes, hotspots and iterations of a job
+OTHER_CASES = ((('4k',), (0, 0.9), 200), (('16m',), (0, 0.5, 0.9), 3))
+
+
+def other_block(bench, operation):
+    """Without coll/mrail, the ranks use the same transport. Where plans gain
+    nothing, coll/mrail must not be slower."""
+    key = f'other.{operation}'
+
+    def make_job(job, extra):
+        def run(at):
+            for sizes, hotspots, iterations in OTHER_CASES:
+                found = samples.bench_objects(bench.run(
+                    [MRAIL, 'run', '-np', '8', '--soft', '2x4', '--rate', '100M',
+                     '--bind-rails', *extra, '--', BUILD / 'mpi_collectives',
+                     operation, ','.join(sizes), ','.join(map(str, hotspots)),
+                     iterations]))
+                for size in sizes:
+                    for hotspot in hotspots:
+                        case = Case(hotspot, 'shift', size)
+                        bench.pick(f'{key}.{case.name}.{job}', at, found,
+                                   'median_s', 1000, **case.skew)
+                        if job == 'mrail':
+                            bench.share(f'{key}.{case.name}', found,
+                                        **case.skew)
+        return Job(f'{operation}, {job}', run, is_baseline=job != 'mrail')
+
+    def figure(case):
+        name = f'{key}.{case.name}'
+        skew = f'{case.hotspot:g} of rank 0' if case.hotspot else 'evenly'
+        return Figure(f'{OTHER_OPERATIONS[operation]}, {case.size}, {skew}',
+                      'ms', 'less', f'{name}.mrail', f'{name}.without',
+                      'without coll/mrail', 1.02, planned=name)
+    return Block([make_job('mrail', ()),
+                  make_job('without', ('--mca', 'coll', '^mrail'))],
+                 [figure(Case(hotspot, 'shift', size))
+                  for sizes, hotspots, _ in OTHER_CASES for size in sizes
+                  for hotspot in hotspots], section='Other exchanges')
+
+
 # Instructions per call, with and without coll/mrail.
 
 def call_blocks(bench):
@@ -324,6 +369,7 @@ def call_blocks(bench):
 
 def alltoallv_blocks(bench):
     return [*(sweep_block(bench, sweep) for sweep in sweeps(bench.runs)),
+            *(other_block(bench, operation) for operation in OTHER_OPERATIONS),
             *call_blocks(bench), single_rail_block(bench),
             unequal_block(bench), pair_block(bench)]
 

@@ -8,7 +8,6 @@ rate.
 import json
 import math
 import re
-import time
 
 from . import stats
 from .figure import Figure, Sample
@@ -20,14 +19,13 @@ FABRIC = 'lab-8'
 UPLINKS = 8
 UPLINK_BYTES_PER_S = 10e6  # of the fabric; the calibration may divide it
 SIZE = 16 << 20
-# The links are divided by the smallest of these numbers with which an exchange
-# without the limits of the links takes at most CPU_SHARE of the lower bound. If
-# it takes longer, the processors disturb the exchange. The intervals are
-# multiplied by the number, so that they have as many bytes.
+# The rates of the links are divided by the smallest of these numbers with which the
+# uplinks carry at least CALIBRATED_PERCENT of their rates in an alltoallv with
+# port rules. If they carry less, the processors limit the exchange, for example
+# because the check of the data takes long. The intervals are multiplied by the
+# number, so that they have as many bytes.
 DIVISORS = (1, 2, 4)
-CPU_SHARE = 0.3
-CALIBRATION = (4, 20)  # iterations; the difference excludes the start
-UNLIMITED = 10         # factor for the rates of the calibration
+CALIBRATED_PERCENT = 85
 SLACK_S = 1       # seconds left over for the first 20 MB, and at the end of a job
 IDLE_PERCENT = 5  # of an uplink's rate; below this, no exchange ran
 WARM_S = 1        # seconds from the start of an exchange to its steady state
@@ -103,16 +101,6 @@ def scaled(fabric, factor):
                   lambda rate: f'{float(rate[1]) * factor:g}MB', fabric)
 
 
-def divisor_for(exchange_s, bound):
-    """Returns the divisor of the rates for an exchange that takes this time
-    without the limits of the links, and this lower bound with the rates of the
-    fabric."""
-    for divisor in DIVISORS:
-        if exchange_s <= CPU_SHARE * bound * divisor:
-            return divisor
-    return DIVISORS[-1]
-
-
 def bound_s(nodes, pattern, size=SIZE):
     """Returns the time in seconds that the uplinks of a leaf need for an
     exchange at the rates of the fabric.
@@ -145,24 +133,20 @@ class Lab:
         self.divisor = 1
 
     def calibrate(self, at):
-        """Measures how long an exchange takes if the links do not limit it,
-        with the check of its data. Chooses the rates of the links."""
-        walls = []
-        for iterations in CALIBRATION:
-            begun = time.monotonic()
-            self.run(at, 'rules', {'UCX_MRAIL_LANES_PER_RAIL': '8'},
-                     self.command(8, 'alltoallv', iterations) +
-                     ' --warmup 2 >"$dir/job1" 2>"$dir/job1.err"',
-                     factor=UNLIMITED)
-            walls.append(time.monotonic() - begun)
-        exchange_s = ((walls[1] - walls[0]) /
-                      (CALIBRATION[1] - CALIBRATION[0]))
-        bound = bound_s(8, 'alltoallv')
-        self.divisor = divisor_for(exchange_s, bound)
+        """Chooses the rates of the links."""
+        for self.divisor in DIVISORS:
+            interval = SHORT_S * self.divisor
+            iterations = self.iterations('alltoallv', 'rules', interval,
+                                         self.bound_s(8, 'alltoallv'))
+            text = self.during(
+                at, 'rules', {'UCX_MRAIL_LANES_PER_RAIL': '8'}, interval,
+                self.command(8, 'alltoallv', iterations))
+            mean = stats.mean(loads_of(text))
+            if mean >= CALIBRATED_PERCENT:
+                break
         self.bench.add('lab.rate',
                        Sample(UPLINK_BYTES_PER_S / self.divisor / 1e6), at)
-        self.bench.add('lab.cpu', Sample(
-            100 * exchange_s / bound / self.divisor), at)
+        self.bench.add('lab.load', Sample(mean), at)
 
     def bound_s(self, nodes, pattern):
         """Returns the lower bound in seconds with the rates in use."""
@@ -176,16 +160,14 @@ class Lab:
             words += ['--host', hosts]
         return ' '.join(words)
 
-    def run(self, at, routing, variables, script, *arguments, fabric=FABRIC,
-            factor=None):
-        """Runs a script in a lab whose rates are the fabric's rates times
-        `factor` (the rates of the calibration). Each round has a different seed
-        of ECMP."""
+    def run(self, at, routing, variables, script, *arguments, fabric=FABRIC):
+        """Runs a script in a lab with the rates of the calibration. Each round
+        has a different seed of ECMP."""
         env = {'mrail': str(MRAIL), 'dir': str(self.bench.dir), **variables}
         source = TOP / 'contrib' / 'fabrics' / f'{fabric}.fabric'
         path = self.bench.dir / source.name
         path.write_text(scaled(source.read_text(encoding='ascii'),
-                               factor or 1 / self.divisor), encoding='ascii')
+                               1 / self.divisor), encoding='ascii')
         self.bench.run([MRAIL, 'lab', path, '--quiet', '--routing', routing,
                         '--seed', at + 1, '--', 'sh', '-c', script, 'sh',
                         *arguments], LIMIT_S, env)
@@ -300,13 +282,13 @@ def load_figures(title, case, route, targets=True, paper=None):
 def testbed(lab):
     """Measures the loads of uplinks with and without rules, as in [CTCCL] 4.2
     and 4.3."""
-    jobs = [Job('calibration', lab.calibrate, 1),
-            Job('simulation', Simulation(lab.bench, FABRIC, SIZE).exchanges, 1)]
+    jobs = [Job('simulation', Simulation(lab.bench, FABRIC, SIZE).exchanges, 1),
+            Job('calibration', lab.calibrate, 1)]
     figures = [
         Figure('rate of an uplink, by calibration', 'MB/s', 'more', 'lab.rate',
                wanted=1),
-        Figure('... an alltoallv without the limits of the links, over the lower '
-               'bound', '%', 'less', 'lab.cpu', wanted=1)]
+        Figure('... mean load of uplinks in an alltoallv, by calibration', '%',
+               'more', 'lab.load', wanted=1)]
     for pattern in PATTERNS:
         for route in ROUTES:
             jobs.append(lab.exchange(pattern, route, LONG_S, pattern=pattern))

@@ -66,6 +66,7 @@ mca_hook_mrail_la_LIBADD = -ldl
 if HAVE_OMPI_COLL
 ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
+    src/mpi/coll/allgather_gain.h \
     src/mpi/coll/args.c src/mpi/coll/args.h \
     src/mpi/coll/copy.c src/mpi/coll/copy.h \
     src/mpi/coll/direct.c src/mpi/coll/direct.h src/mpi/coll/direct_ep.c \
@@ -73,26 +74,31 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/modex.c src/mpi/coll/modex.h \
     src/mpi/coll/mrail_coll.h \
     src/mpi/coll/mrail_coll_agree.c \
+    src/mpi/coll/mrail_coll_allgatherv.c \
+    src/mpi/coll/mrail_coll_call.c \
     src/mpi/coll/mrail_coll_component.c \
     src/mpi/coll/mrail_coll_exchange.c \
     src/mpi/coll/mrail_coll_explain.c \
     src/mpi/coll/mrail_coll_export.c \
-    src/mpi/coll/mrail_coll_module.c \
+    src/mpi/coll/mrail_coll_functions.c \
     src/mpi/coll/mrail_coll_gpus.c \
-    src/mpi/coll/mrail_coll_op.c \
+    src/mpi/coll/mrail_coll_module.c \
+    src/mpi/coll/mrail_coll_op.c src/mpi/coll/mrail_coll_op_post.c \
+    src/mpi/coll/mrail_coll_persistent.c \
     src/mpi/coll/mrail_coll_pool.c \
     src/mpi/coll/mrail_coll_setup.c \
     src/mpi/coll/mrail_coll_plan.c \
     src/mpi/coll/mrail_coll_records.c \
     src/mpi/coll/mrail_coll_pairwise.c \
     src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
+    src/mpi/coll/neighbors.c src/mpi/coll/neighbors.h \
     src/mpi/coll/peer.c src/mpi/coll/peer.h \
     src/mpi/coll/relay_net.c src/mpi/coll/relay_net.h \
     src/mpi/coll/relay_net_internal.h src/mpi/coll/relay_net_message.c \
     src/mpi/coll/request.h \
     src/mpi/coll/shadow.c src/mpi/coll/shadow.h \
     src/mpi/coll/staged.c src/mpi/coll/staged.h \
-    src/mpi/same_ompi.h src/mpi/telemetry_env.h
+    src/mpi/same_ompi.h src/mpi/signatures.h src/mpi/telemetry_env.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Do not export the symbols of the planner, which is linked in.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
@@ -106,7 +112,8 @@ mca_coll_mrailcalls_la_SOURCES = \
     src/mpi/calls/calls_module.c \
     src/mpi/calls/calls_waits.c \
     src/mpi/calls/mrail_calls.h \
-    src/mpi/same_ompi.h src/mpi/telemetry_env.h src/uct/mrail_tls.h
+    src/mpi/same_ompi.h src/mpi/signatures.h src/mpi/telemetry_env.h \
+    src/uct/mrail_tls.h
 mca_coll_mrailcalls_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 mca_coll_mrailcalls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrailcalls_component$$'

@@ -21,6 +21,13 @@ mpi_osu_SOURCES = test/bench/mpi_osu.c src/tools/bench_data.c \
     src/tools/bench.h
 mpi_osu_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 mpi_osu_LDADD = libmrail-base.la $(MPI_LIBS)
+noinst_PROGRAMS += mpi_collectives
+mpi_collectives_SOURCES = test/bench/mpi_collectives.c \
+    test/mpi/mpi_test.h test/mpi/persistent.h \
+    src/tools/bench_coll.c src/tools/bench_coll.h
+mpi_collectives_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
+mpi_collectives_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mpi_collectives_LDADD = libmrail-base.la $(MPI_LIBS)
 noinst_PROGRAMS += mpi_many
 mpi_many_SOURCES = test/bench/mpi_many.c
 mpi_many_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)

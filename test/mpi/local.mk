@@ -11,6 +11,7 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/osu.sh test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/nonblocking.sh \
+    test/mpi/neighbors.sh \
     test/mpi/direct.sh test/mpi/rails.sh test/mpi/topology.sh \
     test/mpi/gpu-exchange.sh test/mpi/gpu-bad.sh test/mpi/gpu-stream.sh \
     test/mpi/exporter.sh test/mpi/report.sh test/mpi/collect.sh
@@ -28,7 +29,7 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
-    mpi_planned_end mpi_scarce mpi_nonblocking mpi_direct mpi_rails \
+    mpi_planned_end mpi_scarce mpi_nonblocking mpi_neighbors mpi_direct mpi_rails \
     mpi_gpu_bad mpi_diagnose mpi_enqueue
 mpi_enqueue_SOURCES = test/mpi/mpi_enqueue.c test/mpi/mpi_test.h \
     src/mpi/stream/stream.h $(BENCH_DEVICE) src/tools/bench_data.c
@@ -78,7 +79,15 @@ mpi_misc_SOURCES = test/mpi/mpi_misc.c
 mpi_misc_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_misc_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_misc_LDADD = $(MPI_LIBS)
+mpi_neighbors_SOURCES = test/mpi/mpi_neighbors.c test/mpi/mpi_test.h \
+    test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_side.c \
+    src/tools/bench_coll.c src/tools/bench_coll.h \
+    src/tools/bench_device.c src/tools/bench_device.h
+mpi_neighbors_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_neighbors_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_neighbors_LDADD = libmrail-cuda.la libmrail-base.la $(MPI_LIBS)
 mpi_planned_SOURCES = test/mpi/mpi_planned.c test/mpi/mpi_test.h \
+    test/mpi/persistent.h \
     test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
     test/mpi/planned_side.c test/mpi/planned_exchange.c \
     src/tools/bench_coll.c src/tools/bench_coll.h \
@@ -117,6 +126,7 @@ mpi_direct_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_direct_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_direct_LDADD = $(MPI_LIBS) -ldl
 mpi_nonblocking_SOURCES = test/mpi/mpi_nonblocking.c test/mpi/mpi_test.h \
+    test/mpi/persistent.h \
     src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_nonblocking_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_nonblocking_CFLAGS = $(MPI_TEST_CFLAGS)

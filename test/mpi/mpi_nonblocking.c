@@ -4,6 +4,11 @@
  *   left      The program makes no blocking exchange. Open MPI's previous
  *             module must perform all of its calls.
  *   served    coll/mrail must perform all of them.
+ *   ordered, unordered
+ *             Persistent exchanges are started several times, in the same order
+ *             on all ranks or in different orders. coll/mrail must perform the
+ *             ordered ones in which a rank sends more than THRESHOLD bytes to
+ *             another rank, and Open MPI's previous module the others.
  *   data      Only the bytes are checked. Blocking calls are interleaved.
  *   overlap   A short exchange must complete before a long one that began
  *             earlier.
@@ -11,14 +16,19 @@
  *   threads   Several threads run exchanges on communicators that they create
  *             and free.
  *
- * usage: mpi_nonblocking NAME. The calls use MPI_COMM_WORLD, and a communicator
+ *   has-persistent
+ *             Exit status 0 if this MPI has persistent exchanges; no test.
+ *
+ * usage: mpi_nonblocking NAME [THRESHOLD]. The calls use MPI_COMM_WORLD, and a communicator
  * of some of its ranks in reverse order.
  */
 #include "config.h"
 #include "mpi_test.h"
+#include "persistent.h"
 
 #include "tools/bench_coll.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +112,7 @@ static void exchange_start(exchange_t *ex)
 }
 
 /* Returns 1 if every byte is correct. */
-static int exchange_end(exchange_t *ex)
+static int exchange_is_received(const exchange_t *ex)
 {
     int ok = 1;
 
@@ -110,6 +120,14 @@ static int exchange_end(exchange_t *ex)
         ok &= mt_check(ex->in + ex->recv_displs[i], (size_t)ex->recv_counts[i],
                        mt_seed(i, ex->rank, (uint64_t)ex->number));
     }
+    return ok;
+}
+
+/* Checks and frees the exchange. */
+static int exchange_end(exchange_t *ex)
+{
+    int ok = exchange_is_received(ex);
+
     free(ex->counts);
     free(ex->types);
     free(ex->out);
@@ -186,6 +204,162 @@ static void test_calls(uint64_t wanted)
     mt_result((wanted == 0) ? "all calls are left to Open MPI"
                             : "all calls are served",
               ok);
+    mrail_bench_coll_close(&coll);
+}
+
+/* ---- persistent exchanges ---- */
+
+enum { STARTS = 4 };
+
+/* Creates a persistent request with these arrays. */
+static void create(exchange_t *ex, const int *counts, const MPI_Datatype *types)
+{
+#ifdef MT_HAS_PERSISTENT
+    const int *displs = counts + ex->size;
+    const int *recv_counts = displs + ex->size;
+    const int *recv_displs = recv_counts + ex->size;
+
+    switch (ex->number % 3) {
+    case 0:
+        MPI_Alltoall_init(ex->out, counts[0], types[0], ex->in, recv_counts[0],
+                          types[0], ex->comm, MPI_INFO_NULL, &ex->request);
+        break;
+    case 1:
+        MPI_Alltoallv_init(ex->out, counts, displs, types[0], ex->in,
+                           recv_counts, recv_displs, types[0], ex->comm,
+                           MPI_INFO_NULL, &ex->request);
+        break;
+    default:
+        MPI_Alltoallw_init(ex->out, counts, displs, types, ex->in, recv_counts,
+                           recv_displs, types, ex->comm, MPI_INFO_NULL,
+                           &ex->request);
+    }
+#endif
+}
+
+/* Creates a persistent request for the exchange, with arrays and datatypes that
+ * end here. Open MPI's bindings for Fortran do the same. */
+static void exchange_create_briefly(exchange_t *ex)
+{
+    size_t length = sizeof(int) * 4 * (size_t)ex->size;
+    int *counts = mt_alloc(length);
+    MPI_Datatype *types = mt_alloc(sizeof(*types) * (size_t)ex->size);
+
+    memcpy(counts, ex->counts, length);
+    for (int i = 0; i < ex->size; ++i) {
+        MPI_Type_dup(MPI_BYTE, &types[i]);
+    }
+    create(ex, counts, types);
+    for (int i = 0; i < ex->size; ++i) {
+        MPI_Type_free(&types[i]);
+    }
+    memset(counts, 0x55, length);
+    free(counts);
+    free(types);
+}
+
+static void exchange_clear(exchange_t *ex)
+{
+    for (int i = 0; i < ex->size; ++i) {
+        memset(ex->in + ex->recv_displs[i], 0, (size_t)ex->recv_counts[i]);
+    }
+}
+
+/* Starts all requests several times. Without `is_ordered`, ranks with odd
+ * numbers start them in reverse order. */
+static int run_starts(exchange_t *calls, MPI_Request *requests, int is_ordered)
+{
+    int ok = 1;
+
+    for (int round = 0; round < STARTS; ++round) {
+        for (int i = 0; i < NUM_CALLS; ++i) {
+            exchange_clear(&calls[i]);
+        }
+        for (int i = 0; i < NUM_CALLS; ++i) {
+            int reverse = !is_ordered && calls[0].rank % 2 == 1;
+
+            if (round != 1) {
+                MPI_Start(&requests[reverse ? NUM_CALLS - 1 - i : i]);
+            }
+        }
+        if (round == 1) {
+            MPI_Startall(NUM_CALLS, requests);
+        }
+        MPI_Waitall(NUM_CALLS, requests, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < NUM_CALLS; ++i) {
+            ok &= exchange_is_received(&calls[i]);
+        }
+    }
+    return ok;
+}
+
+static bytes_func_t bytes_of(int number)
+{
+    return (number % 3 == 0) ? equal_bytes : few_bytes;
+}
+
+/* Returns 1 if a rank sends more than `threshold` bytes to another rank. */
+static int is_large(int number, int threshold)
+{
+    int ranks = mt_size(MPI_COMM_WORLD), most = 0;
+
+    for (int i = 0; i < ranks * ranks; ++i) {
+        int bytes = bytes_of(number)(number, i / ranks, i % ranks);
+
+        most = (i / ranks != i % ranks) ? MRAIL_MAX(most, bytes) : most;
+    }
+    return most > threshold;
+}
+
+static void test_persistent(int is_ordered, int threshold)
+{
+    exchange_t calls[NUM_CALLS];
+    MPI_Request requests[NUM_CALLS];
+    uint64_t values[MRAIL_BENCH_COLL_NUM], served = 0;
+    mrail_bench_coll_t coll;
+    MPI_Comm comm;
+    int ok;
+
+    mrail_bench_coll_open(&coll);
+    if (is_ordered) {
+        comm = mt_dup_ordered(MPI_COMM_WORLD);
+    } else {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    }
+    for (int i = 0; i < NUM_CALLS; ++i) {
+        exchange_init(&calls[i], comm, i + 1, bytes_of(i + 1));
+        if (is_ordered && is_large(i + 1, threshold)) {
+            ++served;
+            exchange_create_briefly(&calls[i]);
+        } else {
+            create(&calls[i], calls[i].counts, calls[i].types);
+        }
+        requests[i] = calls[i].request;
+    }
+    if (served == NUM_CALLS) {
+        MPI_Comm_free(&comm); /* the requests still use it */
+    }
+    ok = run_starts(calls, requests, is_ordered);
+    for (int i = 0; i < NUM_CALLS; ++i) {
+        MPI_Request_free(&requests[i]);
+        ok &= exchange_end(&calls[i]);
+    }
+    if (served < NUM_CALLS) {
+        MPI_Comm_free(&comm); /* Open MPI 4.1.4 needs it until here */
+    }
+    mt_result("persistent exchanges: every byte is correct", ok);
+    mrail_bench_coll_read(&coll, values);
+    served *= STARTS;
+    if (values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] != served) {
+        fprintf(stderr, "rank %d: coll/mrail served %llu calls, not %llu\n",
+                mt_rank(MPI_COMM_WORLD),
+                (unsigned long long)values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS],
+                (unsigned long long)served);
+    }
+    mt_result((served > 0) ? "large persistent calls are served"
+                           : "all persistent calls are left to Open MPI",
+              coll.present &&
+                  values[MRAIL_BENCH_COLL_NONBLOCKING_CALLS] == served);
     mrail_bench_coll_close(&coll);
 }
 
@@ -317,6 +491,13 @@ int main(int argc, char **argv)
     const char *what = (argc > 1) ? argv[1] : "";
     int provided;
 
+    if (strcmp(what, "has-persistent") == 0) {
+#ifdef MT_HAS_PERSISTENT
+        return 0;
+#else
+        return 1;
+#endif
+    }
     mt_hangs_after(HANGS_S, "mpi_nonblocking");
     MPI_Init_thread(&argc, &argv,
                     (strcmp(what, "threads") == 0) ? MPI_THREAD_MULTIPLE
@@ -328,6 +509,9 @@ int main(int argc, char **argv)
         test_overlap();
     } else if (strcmp(what, "planning") == 0) {
         test_planning();
+    } else if (strcmp(what, "ordered") == 0 || strcmp(what, "unordered") == 0) {
+        test_persistent(strcmp(what, "ordered") == 0,
+                        (argc > 2) ? atoi(argv[2]) : INT_MAX);
     } else if (strcmp(what, "data") == 0) {
         test_data(1);
     } else {

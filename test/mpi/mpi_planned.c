@@ -20,6 +20,7 @@
  */
 #include "config.h"
 #include "mpi_test.h"
+#include "persistent.h"
 #include "planned.h"
 
 #include "tools/bench_coll.h"
@@ -48,7 +49,8 @@ static void set_alarm(uint64_t seed)
 
 /* Communicators that exist for the whole job. */
 typedef struct comms {
-    MPI_Comm dup, parity, reversed;
+    MPI_Comm dup; /* starts of persistent calls are in order */
+    MPI_Comm parity, reversed;
 } comms_t;
 
 static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
@@ -282,7 +284,7 @@ int main(int argc, char **argv)
     MPI_Init(NULL, NULL);
     mrail_bench_coll_open(&coll);
     rank = mt_rank(MPI_COMM_WORLD);
-    MPI_Comm_dup(MPI_COMM_WORLD, &comms.dup);
+    comms.dup = mt_dup_ordered(MPI_COMM_WORLD);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &comms.parity);
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms.reversed);
     for (uint64_t seed = first; seed <= last; ++seed) {

@@ -127,6 +127,7 @@ typedef struct planned_exchange {
     MPI_Comm comm;
     planned_call_t call;
     int in_place, nonblocking;
+    int persistent;            /* only if `nonblocking` is also set */
     planned_side_t send, recv; /* an in-place call has no `send` */
     MPI_Request request;
 } planned_exchange_t;
@@ -156,7 +157,8 @@ void planned_exchange_place(planned_exchange_t *ex, mrail_rng_t *rng,
 /* Fills the send buffers and the expected content. */
 void planned_exchange_fill(planned_exchange_t *ex, uint64_t message);
 
-/* Starts the call. `request` holds its request, or MPI_REQUEST_NULL. */
+/* Starts the call. `request` holds its request, or MPI_REQUEST_NULL. A
+ * persistent request is kept for the next start. */
 void planned_exchange_start(planned_exchange_t *ex);
 
 /* Makes the received bytes readable, after the MPI call has completed. */

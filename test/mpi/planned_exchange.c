@@ -3,6 +3,7 @@
 #include "planned.h"
 
 #include "mpi_test.h"
+#include "persistent.h"
 
 #include <string.h>
 
@@ -52,6 +53,9 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
         /* Open MPI 4.1.4's own in-place exchanges lose data. */
         ex->in_place = 0;
     }
+#ifdef MT_HAS_PERSISTENT
+    ex->persistent = ex->nonblocking && mrail_rng_hit(rng, 400000);
+#endif
     planned_demand_draw(rng, size, ex->in_place, ex->call == PLANNED_ALLTOALL,
                         MOST_BYTES, bytes);
     for (int i = 0; i < size && ex->nonblocking; ++i) {
@@ -81,6 +85,9 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
 
 void planned_exchange_cleanup(planned_exchange_t *ex)
 {
+    if (ex->request != MPI_REQUEST_NULL) {
+        MPI_Request_free(&ex->request);
+    }
     if (!ex->in_place) {
         planned_side_cleanup(&ex->send);
     }
@@ -100,6 +107,8 @@ static void place(planned_side_t *side, mrail_rng_t *rng, planned_where_t where)
 void planned_exchange_place(planned_exchange_t *ex, mrail_rng_t *rng,
                             planned_where_t where)
 {
+    /* Open MPI's persistent exchanges do not move device memory. */
+    ex->persistent &= where == PLANNED_HOST;
     place(&ex->recv, rng, where);
     if (!ex->in_place) {
         place(&ex->send, rng, where);
@@ -168,15 +177,59 @@ static void start_nonblocking(planned_exchange_t *ex, const void *from,
     }
 }
 
+#ifdef MT_HAS_PERSISTENT
+static void start_persistent(planned_exchange_t *ex, const void *from,
+                             const int *counts, const int *displs,
+                             const MPI_Datatype *types)
+{
+    const planned_side_t *recv = &ex->recv;
+
+    if (ex->request != MPI_REQUEST_NULL) {
+        MPI_Start(&ex->request);
+        return;
+    }
+    switch (ex->call) {
+    case PLANNED_ALLTOALL:
+        MPI_Alltoall_init(from, counts[0], types[0], planned_side_buffer(recv),
+                          recv->counts[0], recv->mpi_types[0], ex->comm,
+                          MPI_INFO_NULL, &ex->request);
+        break;
+    case PLANNED_ALLTOALLW:
+        MPI_Alltoallw_init(from, counts, displs, types,
+                           planned_side_buffer(recv), recv->counts,
+                           recv->displs, recv->mpi_types, ex->comm,
+                           MPI_INFO_NULL, &ex->request);
+        break;
+    default:
+        MPI_Alltoallv_init(from, counts, displs, types[0],
+                           planned_side_buffer(recv), recv->counts,
+                           recv->displs, recv->mpi_types[0], ex->comm,
+                           MPI_INFO_NULL, &ex->request);
+    }
+    MPI_Start(&ex->request);
+}
+#endif
+
+static void start(planned_exchange_t *ex, const void *from,
+                  const planned_side_t *send)
+{
+#ifdef MT_HAS_PERSISTENT
+    if (ex->persistent) {
+        start_persistent(ex, from, send->counts, send->displs, send->mpi_types);
+        return;
+    }
+#endif
+    (ex->nonblocking ? start_nonblocking : start_blocking)(
+        ex, from, send->counts, send->displs, send->mpi_types);
+}
+
 void planned_exchange_start(planned_exchange_t *ex)
 {
     const planned_side_t *send = ex->in_place ? &ex->recv : &ex->send;
 
     planned_side_upload(&ex->recv);
     planned_side_upload(send);
-    (ex->nonblocking ? start_nonblocking : start_blocking)(
-        ex, ex->in_place ? MPI_IN_PLACE : planned_side_buffer(send),
-        send->counts, send->displs, send->mpi_types);
+    start(ex, ex->in_place ? MPI_IN_PLACE : planned_side_buffer(send), send);
 }
 
 void planned_exchange_end(planned_exchange_t *ex)
@@ -211,14 +264,16 @@ int planned_exchange_break(planned_exchange_t *ex, const char *where)
 int planned_exchange_check(planned_exchange_t *ex)
 {
     static const char *const names[] = {"alltoallv", "alltoall", "alltoallw"};
+    const char *form = ex->persistent    ? "persistent "
+                       : ex->nonblocking ? "i"
+                                         : "";
     char what[64];
     int ok = 1;
 
-    snprintf(what, sizeof(what), "%s%s%s, received", ex->nonblocking ? "i" : "",
-             names[ex->call], ex->in_place ? " in place" : "");
+    snprintf(what, sizeof(what), "%s%s%s, received", form, names[ex->call],
+             ex->in_place ? " in place" : "");
     ok &= planned_side_check(&ex->recv, what);
-    snprintf(what, sizeof(what), "%s%s, sent", ex->nonblocking ? "i" : "",
-             names[ex->call]);
+    snprintf(what, sizeof(what), "%s%s, sent", form, names[ex->call]);
     if (!ex->in_place) {
         ok &= planned_side_check(&ex->send, what);
     }

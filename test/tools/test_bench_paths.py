@@ -48,10 +48,6 @@ class Paths(unittest.TestCase):
 
     def test_lab_rate(self):
         """paths: slow processors are given slower links"""
-        self.assertEqual(lab_areas.divisor_for(0.1, 0.5), 1)
-        self.assertEqual(lab_areas.divisor_for(0.2, 0.5), 2)
-        self.assertEqual(lab_areas.divisor_for(0.5, 0.5), 4)
-        self.assertEqual(lab_areas.divisor_for(5, 0.5), 4)
         self.assertEqual(lab_areas.scaled('link h1 l1 100MB\nlink l1 s1 10MB x4',
                                           0.25),
                          'link h1 l1 25MB\nlink l1 s1 2.5MB x4')
@@ -60,6 +56,25 @@ class Paths(unittest.TestCase):
             lab.divisor = 4
             self.assertAlmostEqual(lab.bound_s(8, 'ring'),
                                    4 * lab_areas.bound_s(8, 'ring'))
+            for loads, rate in (((90,), 10), ((60, 84, 88), 2.5),
+                                ((60, 70, 80), 2.5), ((70, 86), 5)):
+                self.calibrate(lab, iter(loads))
+                self.assertAlmostEqual(
+                    lab.bench.samples['lab.rate'].pop(0).value, rate)
+                self.assertAlmostEqual(
+                    lab.bench.samples['lab.load'].pop(0).value, loads[-1])
+
+    @staticmethod
+    def calibrate(lab, loads):
+        """Calibrates a lab whose uplinks have these mean loads, in per cent,
+        at one rate after another."""
+        def during(*_):
+            return json.dumps({'links': [{
+                'link': 'l1-s1.0', 'up': {'utilisation': next(loads) / 100}}]})
+
+        with unittest.mock.patch.object(lab, 'during', during), \
+                unittest.mock.patch.object(lab, 'iterations', return_value=5):
+            lab.calibrate(0)
 
     def test_lab_loads(self):
         """paths: uplink loads from the status of a lab"""
@@ -119,7 +134,7 @@ class Paths(unittest.TestCase):
                          {lab_areas.FABRIC})
         for block in blocks[:3]:
             for item in block.figures:
-                if item.own in ('lab.rate', 'lab.cpu'):
+                if item.own in ('lab.rate', 'lab.load'):
                     continue  # of the lab itself
                 source, *names = item.beside[0]
                 self.assertEqual(source, 'simulated', item.what)

@@ -1,6 +1,7 @@
 /* Tests decisions that all ranks of a planned exchange must make
  * identically: agreement rounds, topology, and the path of each byte. */
 #include "config.h"
+#include "mpi/coll/allgather_gain.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
 #include "mpi/coll/pool_shape.h"
@@ -945,6 +946,66 @@ static void test_version_is_that_of_the_planner(void **state)
     assert_int_equal(version, mca_coll_mrail_schedule_fingerprint());
 }
 
+/* ---- MPI_Allgatherv ---- */
+
+static int allgather_gains(double part, unsigned nodes, unsigned local,
+                           double rail, double copy)
+{
+    const mca_coll_mrail_allgather_t all = {
+        .largest = (uint64_t)(part * 1e9),
+        .total = 1000000000,
+        .num_ranks = nodes * local,
+        .num_nodes = nodes,
+        .least_local = local,
+        .rail_rate = (uint64_t)rail,
+        .copy_rate = (uint64_t)copy,
+    };
+
+    return mca_coll_mrail_allgather_gains(&all);
+}
+
+static void test_allgather_gain(void **state)
+{
+    /* 2 nodes with 4 rails each, which are slower than copies */
+    assert_true(allgather_gains(0.3, 2, 4, 100e6, 8e9));
+    assert_false(allgather_gains(0.2, 2, 4, 100e6, 8e9));
+    /* rails that are faster than copies */
+    assert_false(allgather_gains(1, 2, 4, 25e9, 8e9));
+    /* one rank on each node, one node, or an unknown rate */
+    assert_false(allgather_gains(1, 8, 1, 100e6, 8e9));
+    assert_false(allgather_gains(1, 1, 8, 100e6, 8e9));
+    assert_false(allgather_gains(1, 2, 4, 0, 8e9));
+    /* with many nodes, the block leaves its node too often */
+    assert_true(allgather_gains(1, 16, 8, 1e9, 8e9));
+    assert_false(allgather_gains(1, 128, 8, 1e9, 8e9));
+    assert_int_equal(mca_coll_mrail_allgather_steps(1), 0);
+    assert_int_equal(mca_coll_mrail_allgather_steps(5), 3);
+    assert_int_equal(mca_coll_mrail_allgather_steps(8), 3);
+}
+
+/* The parts of a block cover it without gaps, and differ by at most a byte. */
+static void test_allgather_parts(void **state)
+{
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 1);
+    for (unsigned i = 0; i < 1000; ++i) {
+        unsigned num = 1 + mrail_rng_below(&rng, 64);
+        uint64_t bytes = mrail_rng_below(&rng, i % 2 ? UINT32_MAX : 100);
+
+        assert_int_equal(mca_coll_mrail_allgather_offset(bytes, 0, num), 0);
+        for (unsigned part = 0; part < num; ++part) {
+            uint64_t length =
+                mca_coll_mrail_allgather_offset(bytes, part + 1, num) -
+                mca_coll_mrail_allgather_offset(bytes, part, num);
+
+            assert_true(length == bytes / num || length == bytes / num + 1);
+        }
+        assert_int_equal(mca_coll_mrail_allgather_offset(bytes, num, num),
+                         bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -969,6 +1030,8 @@ int main(void)
         cmocka_unit_test(test_pool_of_a_large_job),
         cmocka_unit_test(test_pool_of_a_large_node),
         cmocka_unit_test(test_channels_of_a_schedule),
+        cmocka_unit_test(test_allgather_gain),
+        cmocka_unit_test(test_allgather_parts),
         cmocka_unit_test(test_version_is_that_of_the_planner),
     };
 

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "mpi/calls/mrail_calls.h"
+#include "mpi/signatures.h"
 
 #include "base/util.h"
 
@@ -7,27 +8,7 @@
 
 /* ---- functions of coll ---- */
 
-/* Parts of argument lists: with types, and without. */
-#define SEND const void *sbuf, int scount, struct ompi_datatype_t *sdtype
-#define SEND_ARGS sbuf, scount, sdtype
-#define RECV void *rbuf, int rcount, struct ompi_datatype_t *rdtype
-#define RECV_ARGS rbuf, rcount, rdtype
-#define SENDV                                                                  \
-    const void *sbuf, const int *scounts, const int *sdisps,                   \
-        struct ompi_datatype_t *sdtype
-#define SENDV_ARGS sbuf, scounts, sdisps, sdtype
-#define RECVV                                                                  \
-    void *rbuf, const int *rcounts, const int *rdisps,                         \
-        struct ompi_datatype_t *rdtype
-#define RECVV_ARGS rbuf, rcounts, rdisps, rdtype
-#define SENDW(_disp)                                                           \
-    const void *sbuf, const int *scounts, const _disp *sdisps,                 \
-        struct ompi_datatype_t *const *sdtypes
-#define SENDW_ARGS sbuf, scounts, sdisps, sdtypes
-#define RECVW(_disp)                                                           \
-    void *rbuf, const int *rcounts, const _disp *rdisps,                       \
-        struct ompi_datatype_t *const *rdtypes
-#define RECVW_ARGS rbuf, rcounts, rdisps, rdtypes
+/* Parts of argument lists that signatures.h does not have. */
 #define REDUCE                                                                 \
     const void *sbuf, void *rbuf, int count, struct ompi_datatype_t *dtype,    \
         struct ompi_op_t *op
@@ -40,42 +21,47 @@
 /* X(function, kind, root, parameters, arguments). The lists end with a comma,
  * because the lists of a barrier are empty. */
 #define COLLECTIVES(X)                                                         \
-    X(allgather, ALLGATHER, -1, (SEND, RECV, ), (SEND_ARGS, RECV_ARGS, ))      \
-    X(allgatherv, ALLGATHERV, -1, (SEND, RECVV, ), (SEND_ARGS, RECVV_ARGS, ))  \
+    X(allgather, ALLGATHER, -1, (MRAIL_SEND, MRAIL_RECV, ),                    \
+      (MRAIL_SEND_ARGS, MRAIL_RECV_ARGS, ))                                    \
+    X(allgatherv, ALLGATHERV, -1, (MRAIL_SEND, MRAIL_RECVV, ),                 \
+      (MRAIL_SEND_ARGS, MRAIL_RECVV_ARGS, ))                                   \
     X(allreduce, ALLREDUCE, -1, (REDUCE, ), (REDUCE_ARGS, ))                   \
-    X(alltoall, ALLTOALL, -1, (SEND, RECV, ), (SEND_ARGS, RECV_ARGS, ))        \
-    X(alltoallv, ALLTOALLV, -1, (SENDV, RECVV, ), (SENDV_ARGS, RECVV_ARGS, ))  \
-    X(alltoallw, ALLTOALLW, -1, (SENDW(int), RECVW(int), ),                    \
-      (SENDW_ARGS, RECVW_ARGS, ))                                              \
+    X(alltoall, ALLTOALL, -1, (MRAIL_SEND, MRAIL_RECV, ),                      \
+      (MRAIL_SEND_ARGS, MRAIL_RECV_ARGS, ))                                    \
+    X(alltoallv, ALLTOALLV, -1, (MRAIL_SENDV, MRAIL_RECVV, ),                  \
+      (MRAIL_SENDV_ARGS, MRAIL_RECVV_ARGS, ))                                  \
+    X(alltoallw, ALLTOALLW, -1, (MRAIL_SENDW(int), MRAIL_RECVW(int), ),        \
+      (MRAIL_SENDW_ARGS, MRAIL_RECVW_ARGS, ))                                  \
     X(barrier, BARRIER, -1, (), ())                                            \
     X(bcast, BCAST, root,                                                      \
       (void *buf, int count, struct ompi_datatype_t *dtype, ROOT, ),           \
       (buf, count, dtype, root, ))                                             \
     X(exscan, EXSCAN, -1, (REDUCE, ), (REDUCE_ARGS, ))                         \
-    X(gather, GATHER, root, (SEND, RECV, ROOT, ),                              \
-      (SEND_ARGS, RECV_ARGS, root, ))                                          \
-    X(gatherv, GATHERV, root, (SEND, RECVV, ROOT, ),                           \
-      (SEND_ARGS, RECVV_ARGS, root, ))                                         \
+    X(gather, GATHER, root, (MRAIL_SEND, MRAIL_RECV, ROOT, ),                  \
+      (MRAIL_SEND_ARGS, MRAIL_RECV_ARGS, root, ))                              \
+    X(gatherv, GATHERV, root, (MRAIL_SEND, MRAIL_RECVV, ROOT, ),               \
+      (MRAIL_SEND_ARGS, MRAIL_RECVV_ARGS, root, ))                             \
     X(reduce, REDUCE, root, (REDUCE, ROOT, ), (REDUCE_ARGS, root, ))           \
     X(reduce_scatter, REDUCE_SCATTER, -1, (SCATTERED(const int *rcounts), ),   \
       (sbuf, rbuf, rcounts, dtype, op, ))                                      \
     X(reduce_scatter_block, REDUCE_SCATTER_BLOCK, -1,                          \
       (SCATTERED(int rcount), ), (sbuf, rbuf, rcount, dtype, op, ))            \
     X(scan, SCAN, -1, (REDUCE, ), (REDUCE_ARGS, ))                             \
-    X(scatter, SCATTER, root, (SEND, RECV, ROOT, ),                            \
-      (SEND_ARGS, RECV_ARGS, root, ))                                          \
-    X(scatterv, SCATTERV, root, (SENDV, RECV, ROOT, ),                         \
-      (SENDV_ARGS, RECV_ARGS, root, ))                                         \
-    X(neighbor_allgather, NEIGHBOR_ALLGATHER, -1, (SEND, RECV, ),              \
-      (SEND_ARGS, RECV_ARGS, ))                                                \
-    X(neighbor_allgatherv, NEIGHBOR_ALLGATHERV, -1, (SEND, RECVV, ),           \
-      (SEND_ARGS, RECVV_ARGS, ))                                               \
-    X(neighbor_alltoall, NEIGHBOR_ALLTOALL, -1, (SEND, RECV, ),                \
-      (SEND_ARGS, RECV_ARGS, ))                                                \
-    X(neighbor_alltoallv, NEIGHBOR_ALLTOALLV, -1, (SENDV, RECVV, ),            \
-      (SENDV_ARGS, RECVV_ARGS, ))                                              \
+    X(scatter, SCATTER, root, (MRAIL_SEND, MRAIL_RECV, ROOT, ),                \
+      (MRAIL_SEND_ARGS, MRAIL_RECV_ARGS, root, ))                              \
+    X(scatterv, SCATTERV, root, (MRAIL_SENDV, MRAIL_RECV, ROOT, ),             \
+      (MRAIL_SENDV_ARGS, MRAIL_RECV_ARGS, root, ))                             \
+    X(neighbor_allgather, NEIGHBOR_ALLGATHER, -1, (MRAIL_SEND, MRAIL_RECV, ),  \
+      (MRAIL_SEND_ARGS, MRAIL_RECV_ARGS, ))                                    \
+    X(neighbor_allgatherv, NEIGHBOR_ALLGATHERV, -1,                            \
+      (MRAIL_SEND, MRAIL_RECVV, ), (MRAIL_SEND_ARGS, MRAIL_RECVV_ARGS, ))      \
+    X(neighbor_alltoall, NEIGHBOR_ALLTOALL, -1, (MRAIL_SEND, MRAIL_RECV, ),    \
+      (MRAIL_SEND_ARGS, MRAIL_RECV_ARGS, ))                                    \
+    X(neighbor_alltoallv, NEIGHBOR_ALLTOALLV, -1,                              \
+      (MRAIL_SENDV, MRAIL_RECVV, ), (MRAIL_SENDV_ARGS, MRAIL_RECVV_ARGS, ))    \
     X(neighbor_alltoallw, NEIGHBOR_ALLTOALLW, -1,                              \
-      (SENDW(MPI_Aint), RECVW(MPI_Aint), ), (SENDW_ARGS, RECVW_ARGS, ))
+      (MRAIL_SENDW(MPI_Aint), MRAIL_RECVW(MPI_Aint), ),                        \
+      (MRAIL_SENDW_ARGS, MRAIL_RECVW_ARGS, ))
 
 /* ---- module ---- */
 

@@ -5,18 +5,43 @@
 
 #include <mpi.h>
 
+/* Returns the rank of block i, which may be MPI_PROC_NULL. */
+static int peer_of(const mca_coll_mrail_args_side_t *side, int i)
+{
+    return (side->peers == NULL) ? i : side->peers[i];
+}
+
+static int is_other(const mca_coll_mrail_args_side_t *side, int i, int self)
+{
+    int peer = peer_of(side, i);
+
+    return peer != self && peer != MPI_PROC_NULL;
+}
+
 /* ---- size ---- */
 
-/* Returns the size in bytes of the largest message to or from another rank. The
- * function runs in every call, so it multiplies only once. */
-static uint64_t largest_v(const mca_coll_mrail_args_side_t *side, int ranks,
-                          int self)
+static uint64_t largest_block(const mca_coll_mrail_args_side_t *side, int self)
+{
+    size_t bytes;
+
+    for (int i = 0; i < side->num_peers; ++i) {
+        if (is_other(side, i, self)) {
+            ompi_datatype_type_size(side->type, &bytes);
+            return (uint64_t)side->count * bytes;
+        }
+    }
+    return 0;
+}
+
+/* The function runs in every call, so it multiplies only once. */
+static uint64_t largest_variable(const mca_coll_mrail_args_side_t *side,
+                                 int self)
 {
     size_t bytes;
     int largest = 0;
 
-    for (int i = 0; i < ranks; ++i) {
-        if (side->counts[i] > largest && i != self) {
+    for (int i = 0; i < side->num_peers; ++i) {
+        if (side->counts[i] > largest && is_other(side, i, self)) {
             largest = side->counts[i];
         }
     }
@@ -24,96 +49,87 @@ static uint64_t largest_v(const mca_coll_mrail_args_side_t *side, int ranks,
     return (uint64_t)largest * bytes;
 }
 
-static uint64_t largest_w(const mca_coll_mrail_args_side_t *side, int ranks,
-                          int self)
+static uint64_t largest_typed(const mca_coll_mrail_args_side_t *side, int self)
 {
     uint64_t largest = 0;
 
-    for (int i = 0; i < ranks; ++i) {
+    for (int i = 0; i < side->num_peers; ++i) {
         size_t bytes;
 
-        if (side->counts[i] == 0 || i == self) {
-            continue; /* an empty message may have an invalid datatype */
+        /* an empty message may have an invalid datatype */
+        if (side->counts[i] > 0 && is_other(side, i, self)) {
+            ompi_datatype_type_size(side->types[i], &bytes);
+            largest = MRAIL_MAX(largest, (uint64_t)side->counts[i] * bytes);
         }
-        ompi_datatype_type_size(side->types[i], &bytes);
-        largest = MRAIL_MAX(largest, (uint64_t)side->counts[i] * bytes);
     }
     return largest;
 }
 
-int mca_coll_mrail_args_is_large(const mca_coll_mrail_args_t *args, int ranks,
-                                 int self, uint64_t threshold)
+int mca_coll_mrail_args_is_large(const mca_coll_mrail_args_t *args, int self,
+                                 uint64_t threshold)
 {
     const mca_coll_mrail_args_side_t *side =
         (args->send.buffer == MPI_IN_PLACE) ? &args->recv : &args->send;
-    size_t bytes;
 
-    switch (args->func) {
-    case MCA_COLL_MRAIL_ALLTOALLV:
-        return largest_v(side, ranks, self) > threshold;
-    case MCA_COLL_MRAIL_ALLTOALLW:
-        return largest_w(side, ranks, self) > threshold;
+    switch (side->layout) {
+    case MCA_COLL_MRAIL_LAYOUT_V:
+        return largest_variable(side, self) > threshold;
+    case MCA_COLL_MRAIL_LAYOUT_W:
+        return largest_typed(side, self) > threshold;
     default:
-        ompi_datatype_type_size(side->type, &bytes);
-        return (uint64_t)side->count * bytes > threshold;
+        return largest_block(side, self) > threshold;
     }
 }
 
 /* ---- segments ---- */
 
-static void segments(const mca_coll_mrail_args_side_t *side, int ranks,
-                     mca_coll_mrail_dt_segment_t *to)
+static void segment_w(const mca_coll_mrail_args_side_t *side, int i,
+                      mca_coll_mrail_dt_segment_t *to)
+{
+    ptrdiff_t disp =
+        (side->disps != NULL) ? side->disps[i] : side->wide_disps[i];
+    int count = side->counts[i];
+
+    /* the buffer may be MPI_BOTTOM */
+    mca_coll_mrail_dt_segment_init(
+        to, (const void *)((uintptr_t)side->buffer + (uintptr_t)disp),
+        (size_t)count, (count == 0) ? &ompi_mpi_byte.dt : side->types[i]);
+}
+
+void mca_coll_mrail_args_block(const mca_coll_mrail_args_side_t *side, int i,
+                               mca_coll_mrail_dt_segment_t *to)
 {
     const char *buffer = side->buffer;
+    int count = side->count;
     ptrdiff_t extent;
 
+    if (peer_of(side, i) == MPI_PROC_NULL) {
+        mca_coll_mrail_dt_segment_init(to, NULL, 0, &ompi_mpi_byte.dt);
+        return;
+    }
+    if (side->layout == MCA_COLL_MRAIL_LAYOUT_W) {
+        segment_w(side, i, to);
+        return;
+    }
     ompi_datatype_type_extent(side->type, &extent);
-    for (int i = 0; i < ranks; ++i) {
-        mca_coll_mrail_dt_segment_init(&to[i],
-                                       buffer + i * extent * side->count,
-                                       (size_t)side->count, side->type);
+    if (side->layout == MCA_COLL_MRAIL_LAYOUT_V) {
+        count = side->counts[i];
+        buffer += side->disps[i] * extent;
+    } else if (side->layout == MCA_COLL_MRAIL_LAYOUT_BLOCKS) {
+        buffer += i * extent * count;
     }
+    mca_coll_mrail_dt_segment_init(to, buffer, (size_t)count, side->type);
 }
 
-static void segments_v(const mca_coll_mrail_args_side_t *side, int ranks,
-                       mca_coll_mrail_dt_segment_t *to)
-{
-    const char *buffer = side->buffer;
-    ptrdiff_t extent;
-
-    ompi_datatype_type_extent(side->type, &extent);
-    for (int i = 0; i < ranks; ++i) {
-        mca_coll_mrail_dt_segment_init(&to[i], buffer + side->disps[i] * extent,
-                                       (size_t)side->counts[i], side->type);
-    }
-}
-
-static void segments_w(const mca_coll_mrail_args_side_t *side, int ranks,
-                       mca_coll_mrail_dt_segment_t *to)
-{
-    const char *buffer = side->buffer;
-
-    for (int i = 0; i < ranks; ++i) {
-        int count = side->counts[i];
-
-        mca_coll_mrail_dt_segment_init(
-            &to[i], buffer + side->disps[i], (size_t)count,
-            (count == 0) ? &ompi_mpi_byte.dt : side->types[i]);
-    }
-}
-
-void mca_coll_mrail_args_segments(mca_coll_mrail_func_t func,
-                                  const mca_coll_mrail_args_side_t *side,
+void mca_coll_mrail_args_segments(const mca_coll_mrail_args_side_t *side,
                                   int ranks, mca_coll_mrail_dt_segment_t *to)
 {
-    switch (func) {
-    case MCA_COLL_MRAIL_ALLTOALLV:
-        segments_v(side, ranks, to);
-        break;
-    case MCA_COLL_MRAIL_ALLTOALLW:
-        segments_w(side, ranks, to);
-        break;
-    default:
-        segments(side, ranks, to);
+    for (int i = 0; i < ranks && side->peers != NULL; ++i) {
+        mca_coll_mrail_dt_segment_init(&to[i], NULL, 0, &ompi_mpi_byte.dt);
+    }
+    for (int i = 0; i < side->num_peers; ++i) {
+        if (peer_of(side, i) != MPI_PROC_NULL) {
+            mca_coll_mrail_args_block(side, i, &to[peer_of(side, i)]);
+        }
     }
 }

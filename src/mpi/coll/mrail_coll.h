@@ -1,14 +1,22 @@
 /*
  * Open MPI coll component "mrail": plans MPI_Alltoallv, MPI_Alltoall,
- * MPI_Alltoallw and their nonblocking forms. Plans use relays, and the rails of
- * multi-rail ranks.
+ * MPI_Alltoallw, with their nonblocking and persistent forms, MPI_Allgatherv,
+ * and blocking neighbourhood collectives. Plans use relays, and the rails of multi-rail
+ * ranks.
  *
  *   component  parameters, counters, Open MPI's version  mrail_coll_component.c
  *   entries    the rails of all processes                modex.c
- *   module     one for each communicator; MPI's calls    mrail_coll_module.c
+ *   module     one for each communicator                 mrail_coll_module.c
+ *   functions  of MPI, and of the previous modules       mrail_coll_functions.c
+ *   call       one call: as an op, or without            mrail_coll_call.c
+ *   persistent requests                                  mrail_coll_persistent.c
+ *   neighbors  of a communicator with a topology         neighbors.c
+ *   allgatherv as two exchanges, if contributions are    mrail_coll_allgatherv.c
+ *              skewed
  *   arguments  one form for all MPI functions            args.c
  *   shadow     host memory in place of device memory     shadow.c, copy.c
- *   op         one call in progress, step by step        mrail_coll_op.c
+ *   op         one call in progress, step by step        mrail_coll_op.c,
+ *                                                        mrail_coll_op_post.c
  *   steps      agreement before the first byte moves     mrail_coll_setup.c,
  *                                                        mrail_coll_records.c,
  *                                                        mrail_coll_agree.c
@@ -58,6 +66,7 @@
 #include "mpi/coll/mode.h"
 #include "mpi/coll/modex.h"
 #include "mpi/coll/inflight.h"
+#include "mpi/coll/neighbors.h"
 #include "mpi/coll/pool_shape.h"
 #include "mpi/coll/relay_net.h"
 #include "mpi/coll/schedule.h"
@@ -129,10 +138,29 @@ const mca_coll_mrail_topo_file_t *mca_coll_mrail_topo_file(void);
 
 /* ---- module ---- */
 
-/* The function of the previous module. */
-#define MCA_COLL_MRAIL_PREVIOUS(name)                                          \
-    mca_coll_base_module_##name##_fn_t name;                                   \
-    mca_coll_base_module_t *name##_module
+/* The MPI functions that this component implements: X(name, type of the
+ * function). */
+#define MCA_COLL_MRAIL_FUNCTIONS(X)                                            \
+    X(alltoall, alltoall)                                                      \
+    X(alltoallv, alltoallv)                                                    \
+    X(alltoallw, alltoallw)                                                    \
+    X(ialltoall, ialltoall)                                                    \
+    X(ialltoallv, ialltoallv)                                                  \
+    X(ialltoallw, ialltoallw)                                                  \
+    X(alltoall_init, alltoall_init)                                            \
+    X(alltoallv_init, alltoallv_init)                                          \
+    X(alltoallw_init, alltoallw_init)                                          \
+    X(allgatherv, allgatherv)                                                  \
+    X(neighbor_allgather, allgather)                                           \
+    X(neighbor_allgatherv, allgatherv)                                         \
+    X(neighbor_alltoall, alltoall)                                             \
+    X(neighbor_alltoallv, alltoallv)                                           \
+    X(neighbor_alltoallw, neighbor_alltoallw)
+
+/* A function of the previous module. */
+#define MCA_COLL_MRAIL_PREVIOUS(name, type)                                    \
+    mca_coll_base_module_##type##_fn_t name;                                   \
+    mca_coll_base_module_t *name##_module;
 
 typedef struct mca_coll_mrail_op mca_coll_mrail_op_t;
 typedef struct mca_coll_mrail_direct mca_coll_mrail_direct_t;
@@ -156,15 +184,12 @@ typedef struct mca_coll_mrail_pool {
 
 struct mca_coll_mrail_module {
     mca_coll_base_module_t super;
-    MCA_COLL_MRAIL_PREVIOUS(alltoall);
-    MCA_COLL_MRAIL_PREVIOUS(alltoallv);
-    MCA_COLL_MRAIL_PREVIOUS(alltoallw);
-    MCA_COLL_MRAIL_PREVIOUS(ialltoall);
-    MCA_COLL_MRAIL_PREVIOUS(ialltoallv);
-    MCA_COLL_MRAIL_PREVIOUS(ialltoallw);
+    /* NULL if the previous modules do not have the function */
+    MCA_COLL_MRAIL_FUNCTIONS(MCA_COLL_MRAIL_PREVIOUS)
     struct ompi_communicator_t *comm;
     /* modes of blocking calls, one for each MPI function */
     mca_coll_mrail_mode_t modes[MCA_COLL_MRAIL_NUM_FUNCS];
+    mca_coll_mrail_neighbors_t neighbors; /* unknown before the first call */
     /* bytes; rank 0's value once the topology is known */
     uint64_t relay_threshold;
     /* reason why later calls are not planned; NULL if they may be planned */
@@ -199,7 +224,9 @@ struct mca_coll_mrail_module {
     /* state of the steps: */
     int is_agreed; /* 1 if all ranks have the memory for agreement rounds */
     int is_ready;  /* 1 if this rank has the memory that the next steps need */
-    mca_coll_mrail_topology_t *topology; /* NULL if `away` is set */
+    /* NULL if the communicator never had plans. It stays if `away` is set later,
+     * because ranks learn of that at different times. */
+    mca_coll_mrail_topology_t *topology;
     /* by rank: its rank in MPI_COMM_WORLD; NULL if there is no topology file */
     uint32_t *world;
     mca_coll_mrail_schedule_t *schedule;
@@ -249,6 +276,64 @@ void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
  * planned. */
 void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
 
+/* Returns the value of a Boolean key in the info of a communicator, or
+ * `default_value` if the info does not have it. */
+int mca_coll_mrail_comm_info(const struct ompi_communicator_t *comm,
+                             const char *key, int default_value);
+
+/* ---- calls ---- */
+
+/* Saves the functions of the previous modules, and replaces them in the module.
+ * Until Open MPI installs this module, the communicator holds these
+ * functions. */
+void mca_coll_mrail_functions_enable(mca_coll_mrail_module_t *module,
+                                     const struct ompi_communicator_t *comm);
+void mca_coll_mrail_functions_cleanup(mca_coll_mrail_module_t *module);
+/* Call the function of the previous module. */
+int mca_coll_mrail_previous(const mca_coll_mrail_module_t *module,
+                            const mca_coll_mrail_args_t *args);
+int mca_coll_mrail_previous_later(const mca_coll_mrail_module_t *module,
+                                  const mca_coll_mrail_args_t *args,
+                                  ompi_request_t **request_p);
+
+/* Perform a blocking call, and start a nonblocking one. They may change
+ * `args`. */
+int mca_coll_mrail_call(mca_coll_mrail_module_t *module,
+                        mca_coll_mrail_args_t *args);
+int mca_coll_mrail_call_later(mca_coll_mrail_module_t *module,
+                              mca_coll_mrail_args_t *args,
+                              ompi_request_t **request_p);
+/* Performs the call as an op if the call has an agreement round. `error` is not
+ * OMPI_SUCCESS if this rank cannot take part in the exchange. Returns
+ * OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. The decision depends only on
+ * state that is equal on all ranks.
+ *
+ * After MPI_ERR_NO_MEM, the other ranks wait for this rank in the round, so the
+ * default error handler aborts the job. With MPI_ERRORS_RETURN, the program
+ * must abort the job itself, as after any error of a collective. */
+int mca_coll_mrail_serve(mca_coll_mrail_module_t *module,
+                         const mca_coll_mrail_args_t *args, int error,
+                         mca_coll_mrail_shadows_t *shadows);
+/* Starts a persistent call. `request` completes when the call does. */
+int mca_coll_mrail_call_started(mca_coll_mrail_module_t *module,
+                                mca_coll_mrail_args_t *args,
+                                ompi_request_t *request);
+
+/* Performs MPI_Allgatherv. `args` may have MPI_IN_PLACE as its send buffer. */
+int mca_coll_mrail_allgatherv(mca_coll_mrail_module_t *module,
+                              const mca_coll_mrail_args_t *args);
+
+/* Waits until all ranks have called this function. Sets *all_p to 1 if `is_ok` is
+ * 1 on all of them. Returns OMPI_SUCCESS or an error. */
+int mca_coll_mrail_check_all(mca_coll_mrail_module_t *module, int is_ok,
+                             int *all_p);
+
+/* Creates a persistent request for calls with these arguments. Returns
+ * MCA_COLL_MRAIL_PASS if the previous module must create it, on all ranks. */
+int mca_coll_mrail_persistent_create(mca_coll_mrail_module_t *module,
+                                     mca_coll_mrail_args_t *args,
+                                     ompi_request_t **request_p);
+
 /* ---- ops ---- */
 
 /* Result code in addition to Open MPI's codes: the call goes to the previous
@@ -297,6 +382,8 @@ struct mca_coll_mrail_op {
     mca_coll_mrail_shadows_t *shadows;
     mca_coll_mrail_staged_t *staged; /* NULL if not needed so far */
     ompi_request_t *previous; /* request of the previous module; NULL if none */
+    /* the request to complete instead of `request`; NULL if none */
+    ompi_request_t *persistent;
     ompi_request_t **requests;
     unsigned num_requests; /* at most one to each rank and one from it */
     int is_planned;        /* 1 if module->schedule is valid for this op */
@@ -356,6 +443,8 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op,
                            const mca_coll_mrail_args_t *args, int error);
 /* Starts a nonblocking op that ends after op->previous. */
 void mca_coll_mrail_op_follow(mca_coll_mrail_op_t *op);
+/* Passes a new op to the thread that makes progress. */
+void mca_coll_mrail_op_append(mca_coll_mrail_op_t *op);
 /* Waits for a blocking op and releases it. Returns OMPI_SUCCESS, an error, or
  * MCA_COLL_MRAIL_PASS. */
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);

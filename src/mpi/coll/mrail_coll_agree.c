@@ -124,7 +124,8 @@ mca_coll_mrail_step_t mca_coll_mrail_decide(mca_coll_mrail_op_t *op)
     }
     if (agreement->any_cannot && mca_coll_mrail_settings.verbose > 1) {
         mca_coll_mrail_log(module, "left to Open MPI",
-                           "a rank is out of memory");
+                           "a rank is out of memory, or has a neighbour twice "
+                           "or a buffer that cannot be divided");
     }
     if (agreement->any_cannot || !is_large) {
         vote(op, agreement->any_wanted && !agreement->any_cannot);

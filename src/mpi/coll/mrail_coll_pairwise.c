@@ -173,27 +173,13 @@ static int read_inflight(mca_coll_mrail_module_t *module)
     return ret;
 }
 
-/* Sets *ok_p to 1 if all ranks have the memory for pairwise exchanges. */
+/* Allocates the memory for pairwise exchanges. Sets *ok_p to 1 if all ranks have
+ * it. */
 static int agreement_round(mca_coll_mrail_module_t *module, int *ok_p)
 {
-    mca_coll_mrail_gather_t gather;
-    int ret, is_done = 0;
-
-    if (mca_coll_mrail_gather_init(&gather, module->comm) < 0) {
-        return MPI_ERR_NO_MEM;
-    }
     module->requests =
         calloc(2 * (size_t)ompi_comm_size(module->comm), sizeof(void *));
-    mca_coll_mrail_set_ok(&gather, module->requests != NULL);
-    ret = mca_coll_mrail_reduce_start(&gather, MCA_COLL_MRAIL_GATHER_PORTS,
-                                      MCA_COLL_BASE_TAG_ALLTOALLV);
-    while (ret == OMPI_SUCCESS && !is_done) {
-        opal_progress();
-        ret = mca_coll_mrail_gather_progress(&gather, &is_done);
-    }
-    *ok_p = ret == OMPI_SUCCESS && mca_coll_mrail_all_ok(&gather);
-    mca_coll_mrail_gather_cleanup(&gather);
-    return ret;
+    return mca_coll_mrail_check_all(module, module->requests != NULL, ok_p);
 }
 
 int mca_coll_mrail_pairwise_agree(mca_coll_mrail_module_t *module)

@@ -171,16 +171,14 @@ static void release(mca_coll_mrail_module_t *module)
     module->direct = NULL;
     mca_coll_mrail_schedule_destroy(module->schedule);
     module->schedule = NULL;
-    mca_coll_mrail_topology_destroy(module->topology);
-    module->topology = NULL;
-    free(module->world);
-    module->world = NULL;
     mca_coll_mrail_record_buffers_cleanup(module);
 }
 
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
 {
     release(module);
+    mca_coll_mrail_topology_destroy(module->topology);
+    free(module->world);
     mca_coll_mrail_gather_cleanup(&module->gather);
 }
 
@@ -223,25 +221,13 @@ static int allocate(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
-/* Returns 1 if the info of the communicator disables plans. */
-static int refuses_plans(const mca_coll_mrail_module_t *module)
-{
-    opal_info_t *info = module->comm->super.s_info;
-    char key[] = "mrail_plan"; /* an array: 4.1 has no const parameter */
-    bool plan = true;
-    int found = 0;
-
-    if (info != NULL) {
-        (void)opal_info_get_bool(info, key, &plan, &found);
-    }
-    return found && !plan;
-}
-
 /* The second word determines on all ranks whether there are plans. */
 static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_set_ok(&op->module->gather, allocate(op->module) == 0);
-    op->module->gather.words[1] = refuses_plans(op->module) ? 0 : UINT64_MAX;
+    op->module->gather.words[1] =
+        mca_coll_mrail_comm_info(op->module->comm, "mrail_plan", 1) ? UINT64_MAX
+                                                                    : 0;
 }
 
 /* Agreement rounds begin once all ranks have the memory for them. A rank

@@ -122,21 +122,24 @@ static int check_host(const mca_coll_mrail_region_t *region)
 }
 
 static int shadow_init(mca_coll_mrail_shadow_t *shadow,
-                       const mca_coll_mrail_dt_segment_t *segments, int ranks)
+                       const mca_coll_mrail_args_side_t *args)
 {
     mrail_cuda_range_t range = {.memory = MRAIL_CUDA_HOST};
     unsigned num_host = 0;
     int ret = OMPI_SUCCESS;
 
-    shadow->regions = calloc((size_t)ranks, sizeof(*shadow->regions));
+    shadow->regions =
+        calloc((size_t)args->num_peers + 1, sizeof(*shadow->regions));
     if (shadow->regions == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    for (int i = 0; i < ranks && ret == OMPI_SUCCESS; ++i) {
+    for (int i = 0; i < args->num_peers && ret == OMPI_SUCCESS; ++i) {
         mca_coll_mrail_region_t *region = &shadow->regions[shadow->num_regions];
+        mca_coll_mrail_dt_segment_t segment;
 
-        if (segments[i].bytes > 0) {
-            *region = region_of(&segments[i]);
+        mca_coll_mrail_args_block(args, i, &segment);
+        if (segment.bytes > 0) {
+            *region = region_of(&segment);
             ret = find_base(region, &range);
             if (region->base != 0) {
                 shadow->gpu =
@@ -146,7 +149,7 @@ static int shadow_init(mca_coll_mrail_shadow_t *shadow,
                 shadow->is_device = 1;
             }
             num_host += region->base == 0;
-            shadow->has_gaps |= segments[i].first == NULL;
+            shadow->has_gaps |= segment.first == NULL;
             ++shadow->num_regions;
         }
     }
@@ -233,24 +236,15 @@ static int shadow_fill(mca_coll_mrail_shadow_t *shadow, int is_input)
 /* ---- both sides ---- */
 
 int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
-                                const mca_coll_mrail_args_t *args, int ranks)
+                                const mca_coll_mrail_args_t *args)
 {
-    mca_coll_mrail_dt_segment_t *segments =
-        calloc((size_t)ranks, sizeof(*segments));
     int ret;
 
     *shadows = (mca_coll_mrail_shadows_t){0};
-    if (segments == NULL) {
-        return MPI_ERR_NO_MEM;
-    }
-    mca_coll_mrail_args_segments(args->func, &args->recv, ranks, segments);
-    ret = shadow_init(&shadows->recv, segments, ranks);
-    if (ret == OMPI_SUCCESS && args->send.buffer != MPI_IN_PLACE) {
-        mca_coll_mrail_args_segments(args->func, &args->send, ranks, segments);
-        ret = shadow_init(&shadows->send, segments, ranks);
-    }
-    free(segments);
-    return ret;
+    ret = shadow_init(&shadows->recv, &args->recv);
+    return (ret == OMPI_SUCCESS && args->send.buffer != MPI_IN_PLACE)
+               ? shadow_init(&shadows->send, &args->send)
+               : ret;
 }
 
 /* Fills one side, and replaces its buffer. */

@@ -51,7 +51,7 @@ mca_coll_mrail_shadows_are_needed(const mca_coll_mrail_shadows_t *shadows)
  * OMPI_SUCCESS, MPI_ERR_BUFFER for memory that cannot be moved (the error has
  * been printed), or MPI_ERR_NO_MEM. */
 int mca_coll_mrail_shadows_init(mca_coll_mrail_shadows_t *shadows,
-                                const mca_coll_mrail_args_t *args, int ranks);
+                                const mca_coll_mrail_args_t *args);
 /* Reserves the required shadows. Fills only the shadows of buffers that have
  * gaps or are partly in host memory, and replaces these buffers in `args`.
  * Returns the same codes as mca_coll_mrail_shadows_init(). */

@@ -87,6 +87,8 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
             count += topology->node_of[i] == node;
         }
         topology->max_local = MRAIL_MAX(topology->max_local, count);
+        topology->min_local =
+            (node == 0) ? count : MRAIL_MIN(topology->min_local, count);
     }
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
         if (topology->node_of[i] == topology->node_of[self]) {
@@ -411,6 +413,19 @@ static void set_limits(mca_coll_mrail_topology_t *topology)
     }
 }
 
+static uint64_t least_rate(const mca_coll_mrail_rank_entry_t *entries,
+                           unsigned num_ranks)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        for (unsigned k = 0; k < entries[i].num_rails; ++k) {
+            least = MRAIL_MIN(least, entries[i].rates[k]);
+        }
+    }
+    return least;
+}
+
 int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,
                                    const mrail_plan_topo_t *file,
@@ -439,6 +454,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     topology->self = self;
     topology->file = file;
     topology->world = world;
+    topology->least_rate = least_rate(entries, num_ranks);
     ret = topology_allocate(topology);
     if (ret == 0) {
         *why_p = topology_fill(topology, entries);

@@ -66,6 +66,9 @@ typedef struct mca_coll_mrail_topology {
     uint32_t *local; /* ranks of this rank's node, ascending */
     unsigned num_local;
     unsigned max_local; /* number of ranks on the largest node */
+    unsigned min_local; /* number of ranks on the smallest node */
+    /* lowest rate of a port, bytes per second; 0 if a rate is unknown */
+    uint64_t least_rate;
     uint32_t self;
     int is_soft;
     /* 1 if plans cannot help, but some rank has a GPU. Agreement rounds then
