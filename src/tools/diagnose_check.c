@@ -9,6 +9,9 @@
  * The chunks of a process share its rails, so the rates of healthy rails differ
  * by less. */
 #define SLOW 0.5
+/* A rail that carries more than this multiple of the other rails' bytes is not
+ * slow. */
+#define SLOW_LOAD 1.5
 /* A rail that has carried less than this has no measured rate. */
 #define MIN_BYTES (1u << 20)
 #define MIN_CHUNKS 8u
@@ -191,22 +194,42 @@ static double speed_of(const diagnose_rail_t *rail)
     return diagnose_rate(&rail->traffic) / (double)MRAIL_MAX(rail->nominal, 1u);
 }
 
-/* Returns the median speed of the other rails of a rank, or 0. */
-static double speed_of_others(const diagnose_rank_t *rank, unsigned self)
+/* Returns the bytes, divided by the port's rate. */
+static double load_of(const diagnose_rail_t *rail)
 {
-    double speeds[MRAIL_PAGE_RAILS];
+    return (double)rail->traffic.bytes / (double)MRAIL_MAX(rail->nominal, 1u);
+}
+
+/* Returns the median of a value over the other measured rails of a rank, or 0 if
+ * there are none. */
+static double median_of_others(const diagnose_rank_t *rank, unsigned self,
+                               double (*value)(const diagnose_rail_t *rail))
+{
+    double values[MRAIL_PAGE_RAILS];
     unsigned count = 0;
 
     for (unsigned i = 0; i < rank->num_rails; ++i) {
         if ((i != self) && is_measured(&rank->rails[i])) {
-            speeds[count++] = speed_of(&rank->rails[i]);
+            values[count++] = value(&rank->rails[i]);
         }
     }
     if (count == 0) {
         return 0;
     }
-    qsort(speeds, count, sizeof(*speeds), diagnose_double_order);
-    return speeds[count / 2];
+    qsort(values, count, sizeof(*values), diagnose_double_order);
+    return values[count / 2];
+}
+
+/* Lanes pull chunks, so a slow rail carries less than the other rails. A rail
+ * that carries more is not slow, but busy with the chunks of other ranks. */
+static int is_slow_rail(const diagnose_rank_t *rank, unsigned index)
+{
+    const diagnose_rail_t *rail = &rank->rails[index];
+
+    return is_measured(rail) &&
+           (speed_of(rail) < SLOW * median_of_others(rank, index, speed_of)) &&
+           (load_of(rail) <=
+            SLOW_LOAD * median_of_others(rank, index, load_of));
 }
 
 /* A rail as seen by several ranks. */
@@ -222,9 +245,8 @@ static void rail_vote(rail_votes_t *votes, const diagnose_rank_t *rank,
                       unsigned index)
 {
     const diagnose_rail_t *rail = &rank->rails[index];
-    double others = speed_of_others(rank, index);
-    int is_slow =
-        is_measured(rail) && (others > 0) && (speed_of(rail) < SLOW * others);
+    double others = median_of_others(rank, index, speed_of);
+    int is_slow = is_slow_rail(rank, index);
 
     votes->measured += is_measured(rail) && (others > 0);
     votes->slow += is_slow;

@@ -30,7 +30,8 @@ calls 'multi-rail ranks, blocking calls in between' 2x4 8 '' data
 calls 'threads of single-rail ranks' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' threads
 if "$build/mpi_nonblocking" has-persistent; then
-    calls 'single-rail ranks, persistent' 2x4 8 --bind-rails unordered
+    calls 'single-rail ranks, persistent' 2x4 8 \
+        '--bind-rails --mca coll_mrail_relay_threshold 50' unordered
     calls 'single-rail ranks, small persistent calls in order' 2x4 8 \
         --bind-rails ordered
     calls 'single-rail ranks, some large persistent calls in order' 2x4 8 \

@@ -26,6 +26,25 @@ static void test_rail_with_little_traffic(void **state)
     assert_none();
 }
 
+/* A rail carries more than the other one, and seems slower because ranks that
+ * use no other rail share it. */
+static void test_shared_rail(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        diagnose_traffic_t *shared = &ranks[i].rails[0].traffic;
+        diagnose_traffic_t *other = &ranks[i].rails[1].traffic;
+
+        *shared = (diagnose_traffic_t){
+            .bytes = 38 << 20, .busy_ns = 890 * MS, .chunks = 1150};
+        *other = (diagnose_traffic_t){0};
+        if (i % 2 == 1) {
+            *other = (diagnose_traffic_t){
+                .bytes = 19 << 20, .busy_ns = 184 * MS, .chunks = 576};
+        }
+    }
+    assert_none();
+}
+
 /* One rank of four sees it. */
 static void test_slow_peer(void **state)
 {
@@ -332,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_slow_rail),
         TEST(test_rail_with_little_traffic),
+        TEST(test_shared_rail),
         TEST(test_slow_peer),
         TEST(test_slow_uplink),
         TEST(test_slow_uplink_between_leaves),

@@ -426,7 +426,7 @@ static void test_vrfs(void **state)
     assert_int_equal(mrail_acl_validate_vrfs(&acl, why, sizeof(why)), 0);
     acl.num_ingress = 3;
     assert_int_equal(mrail_acl_validate_vrfs(&acl, why, sizeof(why)), -EINVAL);
-    acl_test_has(why, "3 ports, 2 links to each leaf");
+    acl_test_has(why, "the number of ports (3)");
 }
 
 /* A switch rejects the placeholder, so the check must treat it as a missing

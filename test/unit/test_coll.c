@@ -969,7 +969,7 @@ static void test_allgather_gain(void **state)
     /* 2 nodes with 4 rails each, which are slower than copies */
     assert_true(allgather_gains(0.3, 2, 4, 100e6, 8e9));
     assert_false(allgather_gains(0.2, 2, 4, 100e6, 8e9));
-    /* rails that are faster than copies */
+    /* rails that are much faster than copies */
     assert_false(allgather_gains(1, 2, 4, 25e9, 8e9));
     /* one rank on each node, one node, or an unknown rate */
     assert_false(allgather_gains(1, 8, 1, 100e6, 8e9));

@@ -34,8 +34,9 @@ static inline unsigned mca_coll_mrail_allgather_steps(unsigned num)
  * Returns 1 if two exchanges are faster than all algorithms of Open MPI.
  *
  * These algorithms send whole blocks. The fastest one for a large block (Bruck)
- * doubles the number of ranks that have it in each step. At least log2(N) of
- * its log2(P) steps take a rail each, and the other ones a rail or a copy.
+ * doubles the number of ranks that have it in each step. If all nodes have the
+ * same number of ranks, at least log2(N) of its log2(P) steps take a rail each.
+ * The other steps take a rail or a copy.
  *
  * In the first exchange, the most loaded node sends at most all blocks to each
  * other node, over the rails of all of its ranks. Each of the two exchanges

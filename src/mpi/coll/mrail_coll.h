@@ -210,7 +210,7 @@ struct mca_coll_mrail_module {
     int num_nonblocking; /* number of nonblocking ops; atomic */
     mrail_list_t active; /* node of the list in mrail_coll_op.c */
     int pins;            /* number of threads that advance `ops` */
-    int first_tag;       /* first tag of the ops; 0 if none yet */
+    int first_tag;       /* first tag of the ops; 0 if there are no ops */
     unsigned num_ops;
     mca_coll_mrail_op_t
         *spare; /* op for blocking calls; NULL if in use, or not created yet */
@@ -324,7 +324,8 @@ int mca_coll_mrail_allgatherv(mca_coll_mrail_module_t *module,
                               const mca_coll_mrail_args_t *args);
 
 /* Waits until all ranks have called this function. Sets *all_p to 1 if `is_ok` is
- * 1 on all of them. Returns OMPI_SUCCESS or an error. */
+ * 1 on all of them. Returns OMPI_SUCCESS or an error, after which the other ranks
+ * may wait for this rank; see mca_coll_mrail_serve(). */
 int mca_coll_mrail_check_all(mca_coll_mrail_module_t *module, int is_ok,
                              int *all_p);
 
@@ -443,6 +444,9 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op,
                            const mca_coll_mrail_args_t *args, int error);
 /* Starts a nonblocking op that ends after op->previous. */
 void mca_coll_mrail_op_follow(mca_coll_mrail_op_t *op);
+/* Reserves the tags of all ops of a new communicator that has agreement
+ * rounds. */
+void mca_coll_mrail_tags_reserve(mca_coll_mrail_module_t *module);
 /* Passes a new op to the thread that makes progress. */
 void mca_coll_mrail_op_append(mca_coll_mrail_op_t *op);
 /* Waits for a blocking op and releases it. Returns OMPI_SUCCESS, an error, or

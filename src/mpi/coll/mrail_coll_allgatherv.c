@@ -360,6 +360,14 @@ static int share(const gather_t *gather)
 
 /* ---- the whole call ---- */
 
+/* Returns 1 if the exchange of a blocking op began, so that all ranks continue
+ * with the exchange within the node. */
+static int was_planned(const mca_coll_mrail_module_t *module, int ret)
+{
+    return ret != MCA_COLL_MRAIL_PASS && module->spare != NULL &&
+           module->spare->is_planned;
+}
+
 /* Returns OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. */
 static int perform(gather_t *gather, const mca_coll_mrail_args_t *args)
 {
@@ -375,8 +383,7 @@ static int perform(gather_t *gather, const mca_coll_mrail_args_t *args)
                                          .is_refused = 1};
     }
     ret = mca_coll_mrail_serve(gather->module, &spread, OMPI_SUCCESS, NULL);
-    if (!spread.is_refused && ret != MCA_COLL_MRAIL_PASS &&
-        ret != MPI_ERR_NO_MEM) {
+    if (was_planned(gather->module, ret)) {
         /* after an error in the exchange, too: the other ranks of the node wait
          * for this rank */
         error = share(gather);

@@ -133,7 +133,7 @@ static int is_left(const mca_coll_mrail_module_t *module,
 {
     return (func == MCA_COLL_MRAIL_NEIGHBOR_ALLGATHER ||
             func == MCA_COLL_MRAIL_NEIGHBOR_ALLTOALL) &&
-           !module->neighbors.is_cart;
+           !OMPI_COMM_IS_CART(module->comm);
 }
 
 /* ---- modes of execution ---- */

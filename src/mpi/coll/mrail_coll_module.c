@@ -57,6 +57,9 @@ static int coll_enable(mca_coll_base_module_t *base,
 
     mca_coll_mrail_functions_enable(module, comm);
     module->comm = comm;
+    if (module->agreed_away == NULL) {
+        mca_coll_mrail_tags_reserve(module);
+    }
     return OMPI_SUCCESS;
 }
 

@@ -159,6 +159,14 @@ static void clear_segments(const mca_coll_mrail_op_t *op,
     }
 }
 
+/* Reserves the range of tags at once. Some calls of Open MPI 4.1 reserve a tag on
+ * some ranks only, so the ranges of a later reservation could differ. */
+void mca_coll_mrail_tags_reserve(mca_coll_mrail_module_t *module)
+{
+    module->first_tag = ompi_coll_base_nbc_reserve_tags(
+        module->comm, MCA_COLL_MRAIL_TAGS * NUM_TAG_SETS);
+}
+
 /* Tags are assigned in call order, which is the same on all ranks, from a range
  * that is reserved once per communicator. pml/ucx has 24 bits for tags, and the
  * user's tags are outside the range. Tags may be reused, even during a long
@@ -167,10 +175,6 @@ static void clear_segments(const mca_coll_mrail_op_t *op,
  * message behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {
-    if (module->first_tag == 0) {
-        module->first_tag = ompi_coll_base_nbc_reserve_tags(
-            module->comm, MCA_COLL_MRAIL_TAGS * NUM_TAG_SETS);
-    }
     return module->first_tag -
            (int)(MCA_COLL_MRAIL_TAGS * (module->num_ops++ % NUM_TAG_SETS));
 }

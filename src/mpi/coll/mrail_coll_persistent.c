@@ -12,7 +12,10 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "cuda/driver.h"
+
 #include "ompi/constants.h"
+#include "ompi/errhandler/errhandler.h"
 
 #include <mpi.h>
 
@@ -113,33 +116,53 @@ OBJ_CLASS_DECLARATION(mca_coll_mrail_persistent_t);
 OBJ_CLASS_INSTANCE(mca_coll_mrail_persistent_t, ompi_coll_base_nbc_request_t,
                    persistent_construct, NULL);
 
-/* Sets *is_planned_p to 1 if this component performs the calls: if starts are in
- * order, and a rank has a block that is worth a plan. Returns OMPI_SUCCESS or an
- * error. The result is equal on all ranks. */
+/* Returns 1 if a buffer of this rank is in device memory, or cannot be used at
+ * all, which the start then reports. */
+static int has_device_memory(const mca_coll_mrail_args_t *args)
+{
+    mca_coll_mrail_shadows_t shadows;
+    int ret, is_device;
+
+    if (mrail_cuda_find() == NULL) {
+        return 0;
+    }
+    ret = mca_coll_mrail_shadows_init(&shadows, args);
+    is_device = mca_coll_mrail_shadows_are_needed(&shadows);
+    mca_coll_mrail_shadows_cleanup(&shadows);
+    return is_device || ret != OMPI_SUCCESS;
+}
+
+/* Sets *is_planned_p to 1 if this component performs the calls. For this, starts
+ * must be in order, and a rank must have a block that is worth a plan, or device
+ * memory. The previous module may not move device memory. Returns OMPI_SUCCESS
+ * or an error. The result is equal on all ranks. */
 static int decide(mca_coll_mrail_module_t *module,
                   const mca_coll_mrail_args_t *args, int *is_planned_p)
 {
-    int all_small = 1, ret;
+    int is_left, all_left = 1, ret;
 
     *is_planned_p = 0;
     if (module->agreed_away != NULL ||
         !mca_coll_mrail_comm_info(module->comm, "mrail_ordered_starts", 0)) {
         return OMPI_SUCCESS;
     }
-    ret = mca_coll_mrail_check_all(
-        module,
-        !mca_coll_mrail_args_is_large(args, ompi_comm_rank(module->comm),
-                                      module->relay_threshold),
-        &all_small);
-    *is_planned_p = !all_small;
+    is_left = !has_device_memory(args) &&
+              !mca_coll_mrail_args_is_large(args, ompi_comm_rank(module->comm),
+                                            module->relay_threshold);
+    ret = mca_coll_mrail_check_all(module, is_left, &all_left);
+    *is_planned_p = ret == OMPI_SUCCESS && !all_left;
     return ret;
 }
 
 /* ---- requests ---- */
 
-/* After an error, the request is complete, and its status has the error. */
+/* After an error, the other ranks wait for this rank. MPI_Start of Open MPI 4.1
+ * and MPI_Startall do not call the error handler of the communicator, so this
+ * function does. If the handler returns, the request is complete, and its status
+ * has the error. */
 static int start_one(mca_coll_mrail_persistent_t *persistent)
 {
+    struct ompi_communicator_t *comm = persistent->module->comm;
     mca_coll_mrail_args_t args = persistent->args;
     ompi_request_t *request = &persistent->super.super;
     int ret;
@@ -151,12 +174,12 @@ static int start_one(mca_coll_mrail_persistent_t *persistent)
     if (ret != OMPI_SUCCESS) {
         request->req_status.MPI_ERROR = ret;
         request->req_complete = REQUEST_COMPLETED;
+        (void)ompi_errhandler_invoke(comm->error_handler, comm,
+                                     comm->errhandler_type, ret, "MPI_Start");
     }
     return ret;
 }
 
-/* Starts all requests even after an error, because other ranks start them,
- * too. */
 static int persistent_start(size_t count, ompi_request_t **requests)
 {
     int ret = OMPI_SUCCESS;

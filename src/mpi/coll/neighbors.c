@@ -94,7 +94,6 @@ static int find(neighbors_t *neighbors, MPI_Comm comm)
     }
     switch (topology) {
     case MPI_CART:
-        neighbors->is_cart = 1;
         return find_cart(neighbors, comm);
     case MPI_GRAPH:
         return find_graph(neighbors, comm);

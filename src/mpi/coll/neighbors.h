@@ -14,7 +14,6 @@
  * topology ends there. A zeroed object is valid and unknown. */
 typedef struct mca_coll_mrail_neighbors {
     int is_known;
-    int is_cart; /* 1 for a Cartesian topology */
     int *sources, *targets;
     int num_sources, num_targets;
     /* 1 if a rank is more than once among the sources or the targets */
