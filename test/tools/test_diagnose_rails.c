@@ -34,6 +34,7 @@ static void test_shared_rail(void **state)
         diagnose_traffic_t *shared = &ranks[i].rails[0].traffic;
         diagnose_traffic_t *other = &ranks[i].rails[1].traffic;
 
+        ranks[i].num_rails = 2;
         *shared = (diagnose_traffic_t){
             .bytes = 38 << 20, .busy_ns = 890 * MS, .chunks = 1150};
         *other = (diagnose_traffic_t){0};
