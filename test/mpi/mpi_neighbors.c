@@ -249,6 +249,8 @@ typedef struct exchange {
     call_t call;
     uint64_t seed; /* of the demands, equal on all ranks */
     int in_place;  /* only if graph->is_all */
+    /* 1 if no datatype has gaps, which mrail requires of MPI_Allgatherv */
+    int is_plain;
     planned_side_t send, recv;
 } exchange_t;
 
@@ -284,6 +286,13 @@ static int is_allgather(const exchange_t *ex)
     return ex->call == ALLGATHER || ex->call == ALLGATHERV;
 }
 
+static int has_gaps(const planned_side_t *side)
+{
+    const planned_type_t *type = &side->types[0];
+
+    return type->extent != type->size || type->lb != 0;
+}
+
 /* Creates one side. Without neighbors, it has one block, which MPI must
  * ignore. */
 static void make_side(const exchange_t *ex, planned_side_t *side,
@@ -309,6 +318,11 @@ static void make_side(const exchange_t *ex, planned_side_t *side,
         }
     }
     planned_side_init(side, own, MRAIL_MAX(num, 1), place, base, unit, units);
+    while (ex->is_plain && has_gaps(side)) {
+        planned_side_cleanup(side);
+        planned_side_init(side, own, MRAIL_MAX(num, 1), place, base, unit,
+                          units);
+    }
     free(units);
 }
 
@@ -333,6 +347,8 @@ static void exchange_init(exchange_t *ex, const graph_t *graph, call_t call,
     *ex = (exchange_t){.graph = graph, .call = call};
     ex->seed = mrail_rng_next(rng);
     ex->in_place = graph->is_all && mrail_rng_hit(rng, 250000);
+    ex->is_plain = graph->is_all && mrail_rng_hit(rng, 500000);
+    base = (ex->is_plain && base == PLANNED_RECORD) ? PLANNED_INT : base;
     mrail_rng_init(&own, mrail_rng_next(rng) + (uint64_t)mt_rank(graph->comm));
     make_side(ex, &ex->send, &own,
               (call == ALLGATHERV) ? PLANNED_BLOCKS : places[call], base, unit,

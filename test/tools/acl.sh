@@ -258,9 +258,9 @@ refused '--as-printed with another dialect' 'the ios dialect' \
     --dialect eos --as-printed
 refused 'too few uplink ports' 'lists 1 ports, but there are 2 uplinks' \
     --dialect linux --uplinks 2 --uplink-ports swp1
-refused 'VRFs without ports' 'ports (0) must be .* each leaf (4)' \
+refused 'VRFs without ports' 'ports .0. must be .* each leaf .4.' \
     --dialect eos --spine-vrf --uplinks 4
-refused 'VRFs of an incomplete leaf' 'ports (3) must be .* each leaf (2)' \
+refused 'VRFs of an incomplete leaf' 'ports .3. must be .* each leaf .2.' \
     --dialect eos --spine-vrf --uplinks 2 --ports a,b,c
 refused 'two modes' 'only one of --check' --dialect eos --list --check x
 refused '--json without a list or a check' 'requires --list or --check' \
