@@ -234,6 +234,18 @@ def missed(figures):
     return lines
 
 
+def check_sections(area, sections):
+    """Raises ValueError if the page of an area has no table for one of these
+    sections. Areas without a page have nothing to check."""
+    path = PAGES / f'{area}.md.in'
+    if path.exists():
+        used = re.findall(r'^@(?:figures|grid) (.+)@$',
+                          path.read_text(encoding='utf-8'), re.MULTILINE)
+        left = sections - set(used)
+        if left:
+            raise ValueError(f'no table in {path.name} for {left}')
+
+
 def page(area, data, template):
     """Returns the text of docs/results/AREA.md.
 

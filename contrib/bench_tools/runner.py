@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Callable, NamedTuple, Optional
 
-from . import figure, samples
+from . import figure, record, samples
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = TOP / 'build'
@@ -238,6 +238,8 @@ class Bench:
         self.runs = max(self.requested_runs, area.least_runs)
         try:
             blocks = area.blocks(self)
+            record.check_sections(area.name, {block.section for block in blocks
+                                              if block.section})
         except (ValueError, OSError) as error:
             self.fail(f'{area.name}: {error}')
             return

@@ -35,7 +35,7 @@ typedef struct task {
     const char *operation;
     MPI_Comm comm;
     int rank, ranks;
-    /* indexed by block: a rank, or a neighbor */
+    /* indexed by block: a rank, or a neighbour */
     int num_out, num_in;
     int *out, *in; /* ranks of the blocks */
     int *counts, *disps, *recv_counts, *recv_disps;
@@ -63,7 +63,7 @@ static void set_all_ranks(task_t *task)
     }
 }
 
-/* With few ranks, some of the three neighbors are equal. */
+/* With few ranks, some of the three neighbours are equal. */
 static void set_neighbors(task_t *task)
 {
     const int steps[] = {1, task->ranks - 1, task->ranks / 2};

@@ -14,37 +14,28 @@ small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4
     --mca coll_mrail_copy_bandwidth 1000000000000'
 options=${MRAIL_TEST_RUN-}
 
-# exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...: runs mpi_planned.
-exchanges()
-{
-    name=$1
-    topology=$2
-    np=$3
-    MRAIL_TEST_RUN="$options $4"
-    shift 4
-    run "$name" "$np" "$build/mpi_planned" "$@"
-}
+test_program=$build/mpi_planned
 
 kernel='--mca coll_mrail_gpu kernel'
-exchanges 'relays with a kernel, 2 nodes x 2' 2x2 4 "--gpus 2 --bind-rails $kernel $small" \
+run_on 'relays with a kernel, 2 nodes x 2' 2x2 4 "--gpus 2 --bind-rails $kernel $small" \
     --seeds 1-$last --memory device --relays
-exchanges 'relays with a kernel, ranks share a GPU' 2x2 6 \
+run_on 'relays with a kernel, ranks share a GPU' 2x2 6 \
     "--gpus 1 --bind-rails $kernel $small" --seeds 1-$last --memory device
 for memory in device mixed; do
-    exchanges "$memory, single-rail ranks, 2 nodes x 2" 2x2 4 \
+    run_on "$memory, single-rail ranks, 2 nodes x 2" 2x2 4 \
         "--gpus 2 --bind-rails $small" --seeds 1-$last --memory $memory --relays
-    exchanges "$memory, ranks share a GPU" 2x2 6 \
+    run_on "$memory, ranks share a GPU" 2x2 6 \
         "--gpus 1 --bind-rails $small" --seeds 1-$last --memory $memory
 done
-exchanges 'device, multi-rail ranks, 2 nodes x 4' 2x4 8 "--gpus 4 $small" \
+run_on 'device, multi-rail ranks, 2 nodes x 4' 2x4 8 "--gpus 4 $small" \
     --seeds 1-$last --memory device --peer
-exchanges 'mixed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
+run_on 'mixed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
     --memory mixed --staged
 # Neither NICs nor other processes can access managed memory.
-exchanges 'managed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
+run_on 'managed, multi-rail ranks' 2x2 4 "--gpus 2 $small" --seeds 1-$last \
     --memory managed --staged
-exchanges 'device, two ranks' 2x1 2 '--gpus 1' --seeds 1-$last --memory device
-exchanges 'device, one rank' 1x1 1 '--gpus 1' --seeds 1-$last --memory device
+run_on 'device, two ranks' 2x1 2 '--gpus 1' --seeds 1-$last --memory device
+run_on 'device, one rank' 1x1 1 '--gpus 1' --seeds 1-$last --memory device
 
 # pair NAME NP LINKS SHARE [kernel]: within a node with four GPUs, rank 0 sends
 # 64 MiB to rank 1. The plan relays SHARE percent of the bytes. The rate that

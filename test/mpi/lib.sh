@@ -82,6 +82,19 @@ run()
     fi
 }
 
+# run_on NAME TOPOLOGY NP RUN-OPTIONS [ARGUMENT...]: runs $test_program on software
+# rails of this topology, with further options for mrail run.
+run_options=${MRAIL_TEST_RUN-}
+run_on()
+{
+    topology=$2
+    MRAIL_TEST_RUN="$run_options $4"
+    run_name=$1 run_np=$3
+    shift 4
+    run "$run_name" "$run_np" "$test_program" "$@"
+    MRAIL_TEST_RUN=$run_options
+}
+
 # carried_by_mrail: Open MPI silently falls back to its own transports. Checks
 # that every rank of the last `run` has written the transport's counters.
 carried_by_mrail()

@@ -1,13 +1,12 @@
 /*
  * Neighbourhood collectives generated from seeds: random topology, call, counts,
  * displacements and datatypes. Every byte is checked, including those in gaps
- * and around the buffers. The neighbors are computed here, not asked from MPI.
+ * and around the buffers. The neighbours are computed here, not asked from MPI.
  * MPI_Allgatherv counts as a neighbourhood collective with all ranks as
- * neighbors. Often the block of one rank is much larger than the others.
+ * neighbours. Often the block of one rank is much larger than the others.
  *
  *   --seeds A-B   (1-20)
- *   --relays      coll/mrail must have relayed some bytes of MPI_Allgatherv, and
- *                 of neighbourhood collectives
+ *   --relays      coll/mrail must have relayed some bytes of each kind of call
  *   --left        coll/mrail must not have planned any call
  */
 #include "config.h"
@@ -20,10 +19,11 @@
 
 enum { SEED_S = 60, MOST_LARGE = 300000, MOST_SMALL = 3000, EACH = 1 << 19 };
 
-/* The neighbors of this rank, with MPI_PROC_NULL. */
+/* The neighbours of this rank, with MPI_PROC_NULL. */
 typedef struct graph {
     MPI_Comm comm;
     const char *name;
+    int is_cart;
     int is_all; /* 1 if there is no topology, and all ranks are neighbors */
     int num_in, num_out;
     int *in, *out;
@@ -41,16 +41,6 @@ typedef enum call {
 static const char *const names[] = {"neighbor_allgather", "neighbor_allgatherv",
                                     "neighbor_alltoall", "neighbor_alltoallv",
                                     "neighbor_alltoallw"};
-
-static void set_alarm(uint64_t seed)
-{
-    char what[96];
-
-    snprintf(what, sizeof(what), "rank %d: mpi_neighbors --seeds %llu-%llu",
-             mt_rank(MPI_COMM_WORLD), (unsigned long long)seed,
-             (unsigned long long)seed);
-    mt_hangs_after(SEED_S, what);
-}
 
 /* ---- topologies ---- */
 
@@ -81,6 +71,7 @@ static void make_cart(graph_t *graph, int num, int *dims, int *periods)
     MPI_Cart_create(MPI_COMM_WORLD, num, dims, periods, 0, &graph->comm);
     allocate(graph, 2 * num);
     graph->num_in = graph->num_out = 2 * num;
+    graph->is_cart = 1;
     for (int i = 0; i < num; ++i) {
         for (int k = 0; k < 2; ++k) {
             graph->in[2 * i + k] = graph->out[2 * i + k] =
@@ -107,7 +98,7 @@ static void make_grid(graph_t *graph, mrail_rng_t *rng)
     make_cart(graph, 2, dims, periods);
 }
 
-/* In one dimension, both neighbors of a rank are the same rank. */
+/* In one dimension, both neighbours of a rank are the same rank. */
 static void make_narrow(graph_t *graph)
 {
     int size = mt_size(MPI_COMM_WORLD), width = (size % 2 == 0) ? 2 : 1;
@@ -160,7 +151,7 @@ static void make_dist_graph(graph_t *graph, mrail_rng_t *rng, int is_repeated)
     int *weights = mt_alloc((size_t)(2 * size) * sizeof(int));
     int is_weighted = mrail_rng_hit(rng, 500000);
 
-    graph->name = is_repeated ? "distributed graph with repeated neighbors"
+    graph->name = is_repeated ? "distributed graph with repeated neighbours"
                               : "distributed graph";
     allocate(graph, 2 * size);
     for (int i = 0; i < 2 * size; ++i) {
@@ -293,7 +284,7 @@ static int has_gaps(const planned_side_t *side)
     return type->extent != type->size || type->lb != 0;
 }
 
-/* Creates one side. Without neighbors, it has one block, which MPI must
+/* Creates one side. Without neighbours, it has one block, which MPI must
  * ignore. */
 static void make_side(const exchange_t *ex, planned_side_t *side,
                       mrail_rng_t *own, planned_place_t place,
@@ -465,44 +456,67 @@ static int exchange_check(const exchange_t *ex)
 
 /* ---- program ---- */
 
-/* Relayed bytes of this rank: by neighbourhood collectives, and by
- * MPI_Allgatherv. */
-static uint64_t relayed[2];
+/* Kinds of calls, on each of which a plan must have been made. */
+typedef enum kind { VARIABLE, EQUAL_ON_CART, ALL_RANKS, NUM_KINDS } kind_t;
 
-static uint64_t relayed_so_far(const mrail_bench_coll_t *coll)
+static const char *const kinds[] = {
+    "neighbourhood collectives with blocks of different sizes",
+    "neighbourhood collectives with equal blocks",
+    "MPI_Allgatherv",
+};
+
+/* Of this rank, by kind. */
+static uint64_t planned[NUM_KINDS], relayed[NUM_KINDS];
+
+static kind_t kind_of(const graph_t *graph, call_t call)
 {
-    uint64_t values[MRAIL_BENCH_COLL_NUM];
+    int is_equal = call == ALLGATHER || call == ALLTOALL;
 
-    mrail_bench_coll_read(coll, values);
-    return values[MRAIL_BENCH_COLL_RELAYED_BYTES];
+    return graph->is_all                  ? ALL_RANKS
+           : (is_equal && graph->is_cart) ? EQUAL_ON_CART
+                                          : VARIABLE;
+}
+
+/* Adds what the counters have gained since `before` to a kind of calls. */
+static void count(const mrail_bench_coll_t *coll, const uint64_t *before,
+                  kind_t kind)
+{
+    uint64_t now[MRAIL_BENCH_COLL_NUM];
+
+    mrail_bench_coll_read(coll, now);
+    planned[kind] += now[MRAIL_BENCH_COLL_PLANNED_CALLS] -
+                     before[MRAIL_BENCH_COLL_PLANNED_CALLS];
+    relayed[kind] += now[MRAIL_BENCH_COLL_RELAYED_BYTES] -
+                     before[MRAIL_BENCH_COLL_RELAYED_BYTES];
 }
 
 /* Makes several calls on one communicator, some of them with the same demands
  * as before. */
 static int run_seed(const mrail_bench_coll_t *coll, uint64_t seed)
 {
-    uint64_t before = relayed_so_far(coll);
     mrail_rng_t rng;
     graph_t graph;
     int ok = 1;
 
-    set_alarm(seed);
+    mt_seed_hangs_after(SEED_S, "mpi_neighbors", seed);
     mrail_rng_init(&rng, mrail_mix64(seed));
     graph = draw_graph(&rng);
     for (int i = 0; i < 6; ++i) {
         exchange_t ex;
+        uint64_t before[MRAIL_BENCH_COLL_NUM];
 
         call_t call = mrail_rng_below(&rng, NUM_CALLS);
 
+        mrail_bench_coll_read(coll, before);
         exchange_init(&ex, &graph, graph.is_all ? ALLGATHERV : call, &rng);
         for (unsigned k = 1 + mrail_rng_below(&rng, 3); k > 0; --k) {
             exchange_fill(&ex, (seed * 6 + (uint64_t)i) * 4 + k);
             exchange_run(&ex);
             ok &= exchange_check(&ex);
         }
+        count(coll, before, kind_of(&graph, ex.call));
         exchange_cleanup(&ex);
     }
-    relayed[graph.is_all] += relayed_so_far(coll) - before;
     if (!ok) {
         fprintf(stderr, "rank %d: seed %llu: mpi_neighbors --seeds %llu-%llu\n",
                 mt_rank(MPI_COMM_WORLD), (unsigned long long)seed,
@@ -520,12 +534,17 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays, int left)
     MPI_Allreduce(own, all, MRAIL_BENCH_COLL_NUM, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
     if (relays) {
-        uint64_t sums[2];
+        uint64_t sums[2 * NUM_KINDS];
+        char name[96];
 
-        MPI_Allreduce(relayed, sums, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-        mt_result("bytes of neighbourhood collectives were relayed",
-                  sums[0] > 0);
-        mt_result("bytes of MPI_Allgatherv were relayed", sums[1] > 0);
+        MPI_Allreduce(planned, sums, NUM_KINDS, MPI_UINT64_T, MPI_SUM,
+                      MPI_COMM_WORLD);
+        MPI_Allreduce(relayed, sums + NUM_KINDS, NUM_KINDS, MPI_UINT64_T,
+                      MPI_SUM, MPI_COMM_WORLD);
+        for (int kind = 0; kind < NUM_KINDS; ++kind) {
+            snprintf(name, sizeof(name), "plans with relays: %s", kinds[kind]);
+            mt_result(name, sums[kind] > 0 && sums[NUM_KINDS + kind] > 0);
+        }
     }
     if (left) {
         mt_result("all calls are left to Open MPI",
@@ -560,7 +579,7 @@ int main(int argc, char **argv)
     for (uint64_t seed = first; seed <= last; ++seed) {
         ok &= run_seed(&coll, seed);
     }
-    set_alarm(last);
+    mt_seed_hangs_after(SEED_S, "mpi_neighbors", last);
     snprintf(name, sizeof(name),
              "neighbourhood collectives of seeds %llu to %llu, %d ranks", first,
              last, mt_size(MPI_COMM_WORLD));

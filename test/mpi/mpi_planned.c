@@ -37,16 +37,6 @@ static const char *broken;     /* --break */
 static unsigned breaks;        /* bytes changed */
 static uint64_t sent;          /* bytes to other ranks, in all calls */
 
-static void set_alarm(uint64_t seed)
-{
-    char what[96];
-
-    snprintf(what, sizeof(what), "rank %d: mpi_planned --seeds %llu-%llu",
-             mt_rank(MPI_COMM_WORLD), (unsigned long long)seed,
-             (unsigned long long)seed);
-    mt_hangs_after(SEED_S, what);
-}
-
 /* Communicators that exist for the whole job. */
 typedef struct comms {
     MPI_Comm dup; /* starts of persistent calls are in order */
@@ -140,7 +130,7 @@ static int run_seed(const comms_t *comms, uint64_t seed)
     MPI_Comm comm;
     int own, ok;
 
-    set_alarm(seed);
+    mt_seed_hangs_after(SEED_S, "mpi_planned", seed);
     mrail_rng_init(&rng, mrail_mix64(seed));
     comm = draw_comm(comms, &rng, &own);
     if (comm == comms->parity) {
@@ -290,7 +280,7 @@ int main(int argc, char **argv)
     for (uint64_t seed = first; seed <= last; ++seed) {
         ok &= run_seed(&comms, seed);
     }
-    set_alarm(last);
+    mt_seed_hangs_after(SEED_S, "mpi_planned", last);
     if (broken != NULL) {
         snprintf(name, sizeof(name), "a wrong byte is found: %s", broken);
         ok &= (breaks > 0 || rank != 0);

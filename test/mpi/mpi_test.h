@@ -54,6 +54,19 @@ static inline void mt_hangs_after(unsigned seconds, const char *what)
     alarm(seconds);
 }
 
+/* Ends this rank with a message that names the seed unless it is called again
+ * in time. */
+static inline void mt_seed_hangs_after(unsigned seconds, const char *program,
+                                       uint64_t seed)
+{
+    char what[96];
+
+    snprintf(what, sizeof(what), "rank %d: %s --seeds %llu-%llu",
+             mt_rank(MPI_COMM_WORLD), program, (unsigned long long)seed,
+             (unsigned long long)seed);
+    mt_hangs_after(seconds, what);
+}
+
 static inline void *mt_alloc(size_t size)
 {
     void *memory = malloc(MRAIL_MAX(size, 1));

@@ -13,29 +13,18 @@ relays=--relays left=--left
 if [ "${EXPECT_COLL-yes}" != yes ] || [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     relays='' left=''
 fi
-options=${MRAIL_TEST_RUN-}
 
-# exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...: runs mpi_neighbors.
-exchanges()
-{
-    name=$1
-    topology=$2
-    np=$3
-    MRAIL_TEST_RUN="$options $4"
-    shift 4
-    run "$name" "$np" "$build/mpi_neighbors" "$@"
-}
+test_program=$build/mpi_neighbors
 
 # Also allow relays for small messages.
 small='--bind-rails --mca coll_mrail_relay_threshold 1000
     --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
-exchanges 'single-rail ranks, 2 nodes x 4 rails' 2x4 8 "$small" \
+run_on 'single-rail ranks, 2 nodes x 4 rails' 2x4 8 "$small" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$small" \
+run_on 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$small" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
-exchanges 'multi-rail ranks' 2x4 8 '' --seeds 1-$last $left
-MRAIL_TEST_RUN=$options
+run_on 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
+run_on 'multi-rail ranks' 2x4 8 '' --seeds 1-$last $left
 nothing_left 'neighbourhood collectives'
 finish

@@ -11,38 +11,32 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ] || [ "${EXPECT_COLL-yes}" != yes ]; then
 fi
 options=${MRAIL_TEST_RUN-}
 
-# calls NAME TOPOLOGY NP RUN-OPTIONS TEST [THRESHOLD]
-calls()
-{
-    topology=$2
-    MRAIL_TEST_RUN="$options $4"
-    run "$1" "$3" "$build/mpi_nonblocking" "$5" ${6+"$6"}
-}
+test_program=$build/mpi_nonblocking
 
-calls 'multi-rail ranks' 2x4 8 '' left
-calls 'one node' 1x2 4 --bind-rails left
-calls 'single-rail ranks' 2x4 8 --bind-rails served
-calls 'single-rail ranks, some calls planned' 2x4 8 \
+run_on 'multi-rail ranks' 2x4 8 '' left
+run_on 'one node' 1x2 4 --bind-rails left
+run_on 'single-rail ranks' 2x4 8 --bind-rails served
+run_on 'single-rail ranks, some calls planned' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' served
-calls 'single-rail ranks, blocking calls in between' 2x4 8 \
+run_on 'single-rail ranks, blocking calls in between' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' data
-calls 'multi-rail ranks, blocking calls in between' 2x4 8 '' data
-calls 'threads of single-rail ranks' 2x4 8 \
+run_on 'multi-rail ranks, blocking calls in between' 2x4 8 '' data
+run_on 'threads of single-rail ranks' 2x4 8 \
     '--bind-rails --mca coll_mrail_relay_threshold 10000' threads
 if "$build/mpi_nonblocking" has-persistent; then
-    calls 'single-rail ranks, persistent' 2x4 8 \
+    run_on 'single-rail ranks, persistent' 2x4 8 \
         '--bind-rails --mca coll_mrail_relay_threshold 50' unordered
-    calls 'single-rail ranks, small persistent calls in order' 2x4 8 \
+    run_on 'single-rail ranks, small persistent calls in order' 2x4 8 \
         --bind-rails ordered
-    calls 'single-rail ranks, some large persistent calls in order' 2x4 8 \
+    run_on 'single-rail ranks, some large persistent calls in order' 2x4 8 \
         '--bind-rails --mca coll_mrail_relay_threshold 10000' ordered 10000
-    calls 'single-rail ranks, large persistent calls in order' 2x4 8 \
+    run_on 'single-rail ranks, large persistent calls in order' 2x4 8 \
         '--bind-rails --mca coll_mrail_relay_threshold 50' ordered 50
 else
     skip 'persistent exchanges' 'this MPI has none'
 fi
-calls 'multi-rail ranks' 2x4 8 '--rate 20M' overlap
-calls 'single-rail ranks' 2x4 8 \
+run_on 'multi-rail ranks' 2x4 8 '--rate 20M' overlap
+run_on 'single-rail ranks' 2x4 8 \
     '--rate 20M --bind-rails --mca coll_mrail_relay_threshold 100000000' overlap
 
 topology=2x4

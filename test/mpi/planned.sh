@@ -19,16 +19,7 @@ relays=--relays limited=--limited
 [ -z "${MRAIL_TEST_MPIRUN-}" ] || relays='' limited=''
 options=${MRAIL_TEST_RUN-}
 
-# exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...: runs mpi_planned.
-exchanges()
-{
-    name=$1
-    topology=$2
-    np=$3
-    MRAIL_TEST_RUN="$options $4"
-    shift 4
-    run "$name" "$np" "$build/mpi_planned" "$@"
-}
+test_program=$build/mpi_planned
 
 # The test program must find wrong bytes and name their position. Here it must
 # end normally, because mpirun may lose the output of a job that aborts.
@@ -50,22 +41,22 @@ done
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     run 'datatypes in pieces' 2 "$build/mpi_dt_segments"
 fi
-exchanges 'single-rail ranks, 2 nodes x 4 rails' 2x4 8 "$single_rail" \
+run_on 'single-rail ranks, 2 nodes x 4 rails' 2x4 8 "$single_rail" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$single_rail" \
+run_on 'single-rail ranks, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$single_rail" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$single_rail" \
+run_on 'single-rail ranks, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$single_rail" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, more ranks than rails' 2x2 8 "$single_rail" \
+run_on 'single-rail ranks, more ranks than rails' 2x2 8 "$single_rail" \
     --seeds 1-$last $relays
-exchanges 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
+run_on 'single-rail ranks, default settings' 2x4 8 --bind-rails --seeds 1-$last
 # Large chunks are READ.
-exchanges 'single-rail ranks, large chunks' 2x4 8 \
+run_on 'single-rail ranks, large chunks' 2x4 8 \
     "$(echo "$single_rail" | sed s/4096/65536/)" --seeds 1-$last $relays
-exchanges 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
+run_on 'multi-rail ranks' 2x4 8 "$small" --seeds 1-$last
 # On fast rails, these exchanges reach the in-flight limit only if it is a few
 # microseconds.
-exchanges 'multi-rail ranks, few messages at a time' 2x4 8 \
+run_on 'multi-rail ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $limited
 
 # says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1, rank 0

@@ -511,6 +511,13 @@ class Pages(unittest.TestCase):
         self.assertIn('| w | 3 u |', text)
         self.assertIn('Not recorded.', text)
 
+    def test_missing_section(self):
+        """pages: a section without a table is found before the measurements"""
+        record.check_sections('alltoallv', {'Other exchanges'})
+        record.check_sections('readme', {'any'})
+        with self.assertRaisesRegex(ValueError, 'no table in alltoallv.md.in for .*Nothing'):
+            record.check_sections('alltoallv', {'Nothing'})
+
     def test_unknown_line(self):
         """pages: an unknown line of a template is rejected"""
         self.assertRaises(ValueError, record.page, 'x', recorded(),
