@@ -27,7 +27,7 @@ typedef enum mca_coll_mrail_func {
     MCA_COLL_MRAIL_NUM_FUNCS
 } mca_coll_mrail_func_t;
 
-/* Returns 1 if the peers of a function are the neighbors of a rank, not all
+/* Returns 1 if the peers of a function are the neighbours of a rank, not all
  * ranks. */
 static inline int
 mca_coll_mrail_func_is_neighborhood(mca_coll_mrail_func_t func)

@@ -10,7 +10,7 @@
  *   functions  of MPI, and of the previous modules       mrail_coll_functions.c
  *   call       one call: as an op, or without            mrail_coll_call.c
  *   persistent requests                                  mrail_coll_persistent.c
- *   neighbors  of a communicator with a topology         neighbors.c
+ *   neighbours of a communicator with a topology         neighbors.c
  *   allgatherv as two exchanges, if contributions are    mrail_coll_allgatherv.c
  *              skewed
  *   arguments  one form for all MPI functions            args.c

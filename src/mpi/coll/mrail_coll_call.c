@@ -262,7 +262,7 @@ int mca_coll_mrail_call_later(mca_coll_mrail_module_t *module,
     mca_coll_mrail_op_t *op;
     int error, ret;
 
-    (void)set_peers(module, args); /* cannot fail: no neighbors */
+    (void)set_peers(module, args); /* cannot fail: no neighbours */
     error = get_shadows(args, &shadows);
     if (module->agreed_away == NULL ||
         (shadows != NULL && error == OMPI_SUCCESS)) {

@@ -23,7 +23,7 @@ static int allocate(neighbors_t *neighbors, int num_sources, int num_targets)
 
 /* ---- topologies ---- */
 
-/* Two neighbors in each dimension: first the one in negative direction. */
+/* Two neighbours in each dimension: first the one in negative direction. */
 static int find_cart(neighbors_t *neighbors, MPI_Comm comm)
 {
     int dims = 0, ret = PMPI_Cartdim_get(comm, &dims);
