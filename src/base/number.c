@@ -283,7 +283,7 @@ static int read_range(char *word, uint64_t max, size_range_t *range)
 }
 
 int mrail_number_sizes(const char *list, uint64_t max, uint64_t *sizes,
-                       unsigned room, unsigned *num_p)
+                       unsigned capacity, unsigned *num_p)
 {
     char word[MAX_WORD];
     size_range_t range;
@@ -303,7 +303,7 @@ int mrail_number_sizes(const char *list, uint64_t max, uint64_t *sizes,
             return ret;
         }
         for (uint64_t size = range.first;; size *= range.factor) {
-            if (num == room) {
+            if (num == capacity) {
                 return -ENOSPC;
             }
             sizes[num++] = size;

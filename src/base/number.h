@@ -40,10 +40,10 @@ int mrail_number_rate(const char *text, unsigned bare, uint64_t min,
 
 /* Reads a comma-separated list of sizes. An item is "SIZE" or
  * "FIRST:LAST:FACTOR", which stands for FIRST, FIRST*FACTOR, and so on up to
- * LAST. FACTOR is 2 to 1024, and 2 by default. Writes at most `room` sizes.
+ * LAST. FACTOR is 2 to 1024, and 2 by default. Writes at most `capacity` sizes.
  * Returns -ENOSPC if the list contains more. */
 int mrail_number_sizes(const char *list, uint64_t max, uint64_t *sizes,
-                       unsigned room, unsigned *num_p);
+                       unsigned capacity, unsigned *num_p);
 
 /* Returns 1 if `value` is in a list such as "0,4-7", 0 if it is not, or -EINVAL
  * if `list` is not a list. */

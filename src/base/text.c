@@ -13,7 +13,7 @@ int mrail_text_fail(mrail_text_line_t *line, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(line->why, sizeof(line->why), fmt, ap);
+    vsnprintf(line->reason, sizeof(line->reason), fmt, ap);
     va_end(ap);
     return -EINVAL;
 }
@@ -287,10 +287,10 @@ static unsigned line_of(const char *text, const char *zero)
 
 int mrail_text_each(const char *name, const char *text, size_t length,
                     size_t max_bytes, mrail_text_line_func_t func, void *arg,
-                    char *why, size_t size)
+                    char *reason, size_t size)
 {
     const char *zero = (length > 0) ? memchr(text, '\0', length) : NULL;
-    mrail_text_line_t line = {.number = 1, .why = ""};
+    mrail_text_line_t line = {.number = 1, .reason = ""};
     size_t name_length = strlen(name);
     char *copy = NULL;
     int ret;
@@ -311,8 +311,8 @@ int mrail_text_each(const char *name, const char *text, size_t length,
         ret = run_lines(&line, copy, func, arg);
     }
     if (ret != 0) {
-        snprintf(why, size, "%s:%u: %s", name, line.number,
-                 (ret == -ENOMEM) ? "out of memory" : line.why);
+        snprintf(reason, size, "%s:%u: %s", name, line.number,
+                 (ret == -ENOMEM) ? "out of memory" : line.reason);
     }
     free(copy);
     return ret;

@@ -4,7 +4,7 @@
  * separate words. Line numbers include empty lines.
  *
  * The text is an argument; the parser reads no files. If the text is invalid,
- * line->why contains the message, which the caller prefixes with "NAME:LINE: ".
+ * line->reason contains the message. The caller prefixes it with "NAME:LINE: ".
  */
 #ifndef MRAIL_BASE_TEXT_H
 #define MRAIL_BASE_TEXT_H
@@ -24,22 +24,22 @@ typedef struct mrail_text_line {
     unsigned num;                          /* number of words; 0 after the last
                                             * line */
     unsigned number;                       /* line number, from 1 */
-    char why[256];
+    char reason[256];
 } mrail_text_line_t;
 
 /* Called for each line that contains words, and finally once with line->num ==
- * 0. Returns 0 to continue, or -EINVAL (with a message in line->why) or -ENOMEM
- * to stop. */
+ * 0. Returns 0 to continue, or -EINVAL (with a message in line->reason) or
+ * -ENOMEM to stop. */
 typedef int (*mrail_text_line_func_t)(mrail_text_line_t *line, void *arg);
 
 /* Splits a text into lines and calls `func` for each. Returns 0, or -EINVAL or
- * -ENOMEM with "NAME:LINE: MESSAGE" in `why`. A long NAME is shortened to its
- * last MRAIL_TEXT_MAX_NAME characters. */
+ * -ENOMEM with "NAME:LINE: MESSAGE" in `reason`. A long NAME is shortened to
+ * its last MRAIL_TEXT_MAX_NAME characters. */
 int mrail_text_each(const char *name, const char *text, size_t length,
                     size_t max_bytes, mrail_text_line_func_t func, void *arg,
-                    char *why, size_t size);
+                    char *reason, size_t size);
 
-/* Writes a message to line->why and returns -EINVAL. */
+/* Writes a message to line->reason and returns -EINVAL. */
 int mrail_text_fail(mrail_text_line_t *line, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 

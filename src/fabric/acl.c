@@ -64,20 +64,21 @@ static int is_port(const char *name)
            name[0] != '-';
 }
 
-static int check_numbers(const mrail_acl_t *acl, char *why, size_t size)
+static int check_numbers(const mrail_acl_t *acl, char *reason, size_t size)
 {
     if (acl->num_uplinks < 1 || acl->num_uplinks > MRAIL_ACL_MAX_UPLINKS) {
-        snprintf(why, size, "%u uplinks: a switch can have 1 to %u uplinks",
+        snprintf(reason, size, "%u uplinks: a switch can have 1 to %u uplinks",
                  acl->num_uplinks, MRAIL_ACL_MAX_UPLINKS);
         return -EINVAL;
     }
     if (acl->leaf_uplinks < 1 || acl->leaf_uplinks > MRAIL_ACL_MAX_UPLINKS) {
-        snprintf(why, size, "%u leaf uplinks: a leaf can have 1 to %u uplinks",
+        snprintf(reason, size,
+                 "%u leaf uplinks: a leaf can have 1 to %u uplinks",
                  acl->leaf_uplinks, MRAIL_ACL_MAX_UPLINKS);
         return -EINVAL;
     }
     if (acl->num_uplinks > mrail_ports_step(acl->leaf_uplinks)) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "%u uplinks, but a leaf segment has only %u ports: use at "
                  "most that many uplinks, or fewer than %u leaf uplinks",
                  acl->num_uplinks, mrail_ports_step(acl->leaf_uplinks),
@@ -85,20 +86,21 @@ static int check_numbers(const mrail_acl_t *acl, char *why, size_t size)
         return -EINVAL;
     }
     if (acl->dscp > 63 && acl->dscp != MRAIL_ACL_NO_DSCP) {
-        snprintf(why, size, "DSCP %u is not a number from 0 to 63", acl->dscp);
+        snprintf(reason, size, "DSCP %u is not a number from 0 to 63",
+                 acl->dscp);
         return -EINVAL;
     }
     return 0;
 }
 
-static int check_name(const mrail_acl_t *acl, char *why, size_t size)
+static int check_name(const mrail_acl_t *acl, char *reason, size_t size)
 {
     size_t length = strlen(acl->name);
 
     if (length < 1 || length > ACL_MAX_NAME ||
         strspn(acl->name, LETTERS) == 0 ||
         strspn(acl->name, LETTERS DIGITS "_") != length) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "name '%.20s' must have 1 to %d letters, digits and '_', "
                  "starting with a letter",
                  acl->name, ACL_MAX_NAME);
@@ -107,26 +109,26 @@ static int check_name(const mrail_acl_t *acl, char *why, size_t size)
     return 0;
 }
 
-static int check_uplinks(const mrail_acl_t *acl, char *why, size_t size)
+static int check_uplinks(const mrail_acl_t *acl, char *reason, size_t size)
 {
     for (unsigned i = 0; i < acl->num_uplinks; ++i) {
         const mrail_acl_uplink_t *uplink = &acl->uplinks[i];
 
         if (uplink->next_hop != NULL && !acl_is_ipv4(uplink->next_hop)) {
-            snprintf(why, size,
+            snprintf(reason, size,
                      "next hop '%.40s' of uplink %u is not an IPv4 address",
                      uplink->next_hop, i + 1);
             return -EINVAL;
         }
         if (uplink->port != NULL && !is_port(uplink->port)) {
-            snprintf(why, size, "'%.40s' of uplink %u is not a port name",
+            snprintf(reason, size, "'%.40s' of uplink %u is not a port name",
                      uplink->port, i + 1);
             return -EINVAL;
         }
         for (unsigned j = 0; j < i; ++j) {
             if (uplink->next_hop != NULL && acl->uplinks[j].next_hop != NULL &&
                 strcmp(uplink->next_hop, acl->uplinks[j].next_hop) == 0) {
-                snprintf(why, size,
+                snprintf(reason, size,
                          "uplinks %u and %u have the same next hop, %s", j + 1,
                          i + 1, uplink->next_hop);
                 return -EINVAL;
@@ -136,18 +138,19 @@ static int check_uplinks(const mrail_acl_t *acl, char *why, size_t size)
     return 0;
 }
 
-static int check_lists(const mrail_acl_t *acl, char *why, size_t size)
+static int check_lists(const mrail_acl_t *acl, char *reason, size_t size)
 {
     acl_prefix_t prefix;
 
     for (unsigned i = 0; i < acl->num_ingress; ++i) {
         if (!is_port(acl->ingress[i])) {
-            snprintf(why, size, "'%.40s' is not a port name", acl->ingress[i]);
+            snprintf(reason, size, "'%.40s' is not a port name",
+                     acl->ingress[i]);
             return -EINVAL;
         }
         for (unsigned j = 0; j < i; ++j) {
             if (strcmp(acl->ingress[i], acl->ingress[j]) == 0) {
-                snprintf(why, size, "port %.40s appears twice",
+                snprintf(reason, size, "port %.40s appears twice",
                          acl->ingress[i]);
                 return -EINVAL;
             }
@@ -155,7 +158,7 @@ static int check_lists(const mrail_acl_t *acl, char *why, size_t size)
     }
     for (unsigned i = 0; i < acl->num_local; ++i) {
         if (acl_prefix_parse(acl->local[i], &prefix) != 0) {
-            snprintf(why, size,
+            snprintf(reason, size,
                      "'%.40s' is not an IPv4 prefix such as 10.0.0.0/24, "
                      "without host bits",
                      acl->local[i]);
@@ -165,23 +168,23 @@ static int check_lists(const mrail_acl_t *acl, char *why, size_t size)
     return 0;
 }
 
-int mrail_acl_validate(const mrail_acl_t *acl, char *why, size_t why_size)
+int mrail_acl_validate(const mrail_acl_t *acl, char *reason, size_t reason_size)
 {
-    if (check_numbers(acl, why, why_size) != 0 ||
-        check_name(acl, why, why_size) != 0 ||
-        check_uplinks(acl, why, why_size) != 0) {
+    if (check_numbers(acl, reason, reason_size) != 0 ||
+        check_name(acl, reason, reason_size) != 0 ||
+        check_uplinks(acl, reason, reason_size) != 0) {
         return -EINVAL;
     }
-    return check_lists(acl, why, why_size);
+    return check_lists(acl, reason, reason_size);
 }
 
 int mrail_acl_validate_dialect(const mrail_acl_t *acl,
-                               mrail_acl_dialect_t dialect, char *why,
-                               size_t why_size)
+                               mrail_acl_dialect_t dialect, char *reason,
+                               size_t reason_size)
 {
     unsigned marks = 0;
 
-    if (mrail_acl_validate(acl, why, why_size) != 0) {
+    if (mrail_acl_validate(acl, reason, reason_size) != 0) {
         return -EINVAL;
     }
     if (acl->as_printed &&
@@ -189,14 +192,14 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
          acl->num_ingress > 0 || acl->num_local > 0 ||
          acl->failure != MRAIL_ACL_FALL_THROUGH)) {
         snprintf(
-            why, why_size,
+            reason, reason_size,
             "the printed form contains only the lists and the route map of the "
             "ios dialect; it supports neither DSCP nor ports, local prefixes "
             "or drop mode");
         return -EINVAL;
     }
     if (dialect == MRAIL_ACL_NVUE && acl->num_local > ACL_NVUE_MAX_LOCAL) {
-        snprintf(why, why_size,
+        snprintf(reason, reason_size,
                  "%u local prefixes: NVUE rules support at most %d",
                  acl->num_local, ACL_NVUE_MAX_LOCAL);
         return -EINVAL;
@@ -204,7 +207,7 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
     while (dialect == MRAIL_ACL_NVUE && marks < acl->num_uplinks) {
         if (acl_nvue_mark(acl, marks) == MRAIL_ACL_NO_DSCP) {
             snprintf(
-                why, why_size,
+                reason, reason_size,
                 "%u uplinks: NVUE marks each uplink with its own DSCP, and "
                 "only %u are free",
                 acl->num_uplinks, marks);
@@ -215,13 +218,14 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
     return 0;
 }
 
-int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size)
+int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *reason,
+                            size_t reason_size)
 {
-    if (mrail_acl_validate(acl, why, why_size) != 0) {
+    if (mrail_acl_validate(acl, reason, reason_size) != 0) {
         return -EINVAL;
     }
     if (acl->num_ingress == 0 || acl->num_ingress % acl->num_uplinks != 0) {
-        snprintf(why, why_size,
+        snprintf(reason, reason_size,
                  "the number of ports (%u) must be a nonzero multiple of the "
                  "links to each leaf (%u): list all links of the first leaf, "
                  "then all links of the next leaf",

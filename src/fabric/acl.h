@@ -71,16 +71,18 @@ typedef struct mrail_acl {
 /* Returns "ios", "eos", "sonic", "nvue" or "linux". */
 const char *mrail_acl_dialect_name(mrail_acl_dialect_t dialect);
 
-/* Checks the options. Returns 0, or -EINVAL with a message in `why`. */
-int mrail_acl_validate(const mrail_acl_t *acl, char *why, size_t why_size);
+/* Checks the options. Returns 0, or -EINVAL with a message in `reason`. */
+int mrail_acl_validate(const mrail_acl_t *acl, char *reason,
+                       size_t reason_size);
 
 /* Like mrail_acl_validate(), but also checks the limits of one dialect. */
 int mrail_acl_validate_dialect(const mrail_acl_t *acl,
-                               mrail_acl_dialect_t dialect, char *why,
-                               size_t why_size);
+                               mrail_acl_dialect_t dialect, char *reason,
+                               size_t reason_size);
 
 /* Like mrail_acl_validate(), but for mrail_acl_write_vrfs(). */
-int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size);
+int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *reason,
+                            size_t reason_size);
 
 /* Returns a message that describes how switches of this dialect deviate from
  * acl->failure, or NULL if they do not. */
@@ -136,13 +138,13 @@ typedef struct mrail_acl_report {
  * be read. Returns 0 if each port of the range goes to exactly one uplink.
  * Errors:
  * - -ERANGE: there is a hole, an overlap or another finding;
- * - -EINVAL: the text is malformed or in another dialect; `why` contains a
+ * - -EINVAL: the text is malformed or in another dialect; `reason` contains a
  *   message;
  * - -ENOMEM.
  */
 int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,
                     size_t length, unsigned num_uplinks, unsigned leaf_uplinks,
-                    FILE *stream, mrail_acl_report_t *report, char *why,
-                    size_t why_size);
+                    FILE *stream, mrail_acl_report_t *report, char *reason,
+                    size_t reason_size);
 
 #endif

@@ -365,7 +365,7 @@ static int check_text(checker_t *checker, mrail_acl_dialect_t dialect,
     acl_resolve(reader);
     drop_foreign(checker);
     if (reader->num_matches == 0) {
-        snprintf(reader->why, sizeof(reader->why),
+        snprintf(reader->reason, sizeof(reader->reason),
                  "no rule for source ports to UDP port %u: is this a rule set "
                  "of the %s dialect?",
                  ACL_ROCE_PORT, mrail_acl_dialect_name(dialect));
@@ -393,19 +393,19 @@ static int check_text(checker_t *checker, mrail_acl_dialect_t dialect,
 
 static int check_arguments(const char *text, size_t length,
                            unsigned num_uplinks, unsigned leaf_uplinks,
-                           char *why, size_t size)
+                           char *reason, size_t size)
 {
     if (num_uplinks > MRAIL_ACL_MAX_UPLINKS || leaf_uplinks < 1 ||
         leaf_uplinks > MRAIL_ACL_MAX_UPLINKS) {
         snprintf(
-            why, size,
+            reason, size,
             "%u uplinks and %u leaf uplinks: the maximum is %u, and at least "
             "one leaf uplink is required",
             num_uplinks, leaf_uplinks, MRAIL_ACL_MAX_UPLINKS);
         return -EINVAL;
     }
     if (length > MRAIL_ACL_MAX_TEXT) {
-        snprintf(why, size, "the text exceeds %u bytes", MRAIL_ACL_MAX_TEXT);
+        snprintf(reason, size, "the text exceeds %u bytes", MRAIL_ACL_MAX_TEXT);
         return -EINVAL;
     }
     if (length > 0 && memchr(text, '\0', length) != NULL) {
@@ -414,7 +414,7 @@ static int check_arguments(const char *text, size_t length,
         for (; *text != '\0'; ++text) {
             line += (*text == '\n');
         }
-        snprintf(why, size, "line %u: byte 0 is not text", line);
+        snprintf(reason, size, "line %u: byte 0 is not text", line);
         return -EINVAL;
     }
     return 0;
@@ -430,15 +430,15 @@ static int has_findings(const mrail_acl_report_t *report)
 
 int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,
                     size_t length, unsigned num_uplinks, unsigned leaf_uplinks,
-                    FILE *stream, mrail_acl_report_t *report, char *why,
-                    size_t why_size)
+                    FILE *stream, mrail_acl_report_t *report, char *reason,
+                    size_t reason_size)
 {
     checker_t checker = {
         .stream = stream,
         .acl = {.num_uplinks = num_uplinks, .leaf_uplinks = leaf_uplinks}};
     char *copy;
-    int ret =
-        check_arguments(text, length, num_uplinks, leaf_uplinks, why, why_size);
+    int ret = check_arguments(text, length, num_uplinks, leaf_uplinks, reason,
+                              reason_size);
 
     if (ret != 0) {
         return ret;
@@ -455,8 +455,8 @@ int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,
         *report = checker.report;
         ret = has_findings(report) ? -ERANGE : 0;
     } else {
-        snprintf(why, why_size, "%s",
-                 (ret == -ENOMEM) ? "out of memory" : checker.reader.why);
+        snprintf(reason, reason_size, "%s",
+                 (ret == -ENOMEM) ? "out of memory" : checker.reader.reason);
     }
     free(copy);
     free(checker.owner);

@@ -113,10 +113,10 @@ typedef struct acl_line {
 typedef struct acl_reader {
     acl_match_t *matches;
     acl_edge_t *edges;
-    unsigned num_matches, num_edges, matches_room, edges_room;
+    unsigned num_matches, num_edges, matches_allocated, edges_allocated;
     unsigned number;  /* number of the current line */
     const char *kind; /* kind of the declared names, such as "access list" */
-    char why[192];
+    char reason[192];
     /* The statement that contains the current line. */
     int block;
     char name[ACL_KEY_MAX];
@@ -137,7 +137,7 @@ typedef int (*acl_line_func_t)(acl_reader_t *reader, acl_line_t *line);
 int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
                   char end, acl_line_func_t func);
 
-/* Writes "line N: MESSAGE" to reader->why. Returns -EINVAL. */
+/* Writes "line N: MESSAGE" to reader->reason. Returns -EINVAL. */
 int acl_fail(acl_reader_t *reader, const char *fmt, ...) MRAIL_PRINTF(2, 3);
 
 /* Reads a decimal number (hexadecimal after 0x) up to `max`. Returns 0 or
@@ -222,7 +222,7 @@ extern const acl_dialect_t acl_ios, acl_eos, acl_sonic, acl_nvue, acl_linux;
 int acl_linux_read(acl_reader_t *reader, char *text);
 
 /* Reads a text in this dialect. Returns 0, -ENOMEM, or -EINVAL with a message
- * in reader->why. */
+ * in reader->reason. */
 int acl_read(acl_reader_t *reader, mrail_acl_dialect_t dialect, char *text);
 
 /* maximum local prefixes, because a policy has at most 255 rules */

@@ -13,15 +13,15 @@ typedef struct parser {
     const char *at;
     unsigned line;
     unsigned nesting;
-    const char *why;
+    const char *reason;
     acl_json_func_t func;
     void *arg;
     acl_json_value_t value;
 } parser_t;
 
-static int fail(parser_t *parser, const char *why)
+static int fail(parser_t *parser, const char *reason)
 {
-    parser->why = why;
+    parser->reason = reason;
     return -EINVAL;
 }
 
@@ -157,10 +157,10 @@ static int read_value(parser_t *parser)
 }
 
 int acl_json_read(const char *text, acl_json_func_t func, void *arg,
-                  unsigned *line_p, const char **why_p)
+                  unsigned *line_p, const char **reason_p)
 {
     parser_t parser = {
-        .at = text, .line = 1, .why = "", .func = func, .arg = arg};
+        .at = text, .line = 1, .reason = "", .func = func, .arg = arg};
     int ret;
 
     skip_space(&parser);
@@ -173,6 +173,6 @@ int acl_json_read(const char *text, acl_json_func_t func, void *arg,
         }
     }
     *line_p = parser.line;
-    *why_p = parser.why;
+    *reason_p = parser.reason;
     return ret;
 }

@@ -26,6 +26,6 @@ typedef int (*acl_json_func_t)(const acl_json_value_t *value, void *arg);
  * the line and a message if the text is not JSON; or the error that `func`
  * returned. */
 int acl_json_read(const char *text, acl_json_func_t func, void *arg,
-                  unsigned *line_p, const char **why_p);
+                  unsigned *line_p, const char **reason_p);
 
 #endif

@@ -199,7 +199,7 @@ typedef struct nvue_rule {
 
 typedef struct nvue_state {
     nvue_rule_t *rules;
-    unsigned num, room;
+    unsigned num, allocated;
 } nvue_state_t;
 
 /* Returns the rule with this key, adding it if it is new, or NULL if memory
@@ -215,13 +215,14 @@ static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
             return &state->rules[i];
         }
     }
-    if (state->num == state->room) {
-        unsigned room = (state->room == 0) ? 64 : 2 * state->room;
+    if (state->num == state->allocated) {
+        unsigned allocated =
+            (state->allocated == 0) ? 64 : 2 * state->allocated;
 
-        if (!mrail_grow(&state->rules, room, sizeof(*rule))) {
+        if (!mrail_grow(&state->rules, allocated, sizeof(*rule))) {
             return NULL;
         }
-        state->room = room;
+        state->allocated = allocated;
     }
     rule = &state->rules[state->num++];
     *rule = (nvue_rule_t){.match = {.line = reader->number,

@@ -443,15 +443,15 @@ static int sonic_value(const acl_json_value_t *value, void *arg)
 static int sonic_read(acl_reader_t *reader, char *text)
 {
     sonic_rule_t rule = {.reader = reader};
-    const char *why;
+    const char *reason;
     unsigned line;
     int ret;
 
     reader->kind = "rule";
-    ret = acl_json_read(text, sonic_value, &rule, &line, &why);
-    if (ret == -EINVAL && why[0] != '\0') {
+    ret = acl_json_read(text, sonic_value, &rule, &line, &reason);
+    if (ret == -EINVAL && reason[0] != '\0') {
         reader->number = line;
-        return acl_fail(reader, "%s", why);
+        return acl_fail(reader, "%s", reason);
     }
     unbind_egress(&rule);
     reader->has_ports = rule.has_table && !rule.is_placeholder;

@@ -15,13 +15,13 @@
 
 int acl_fail(acl_reader_t *reader, const char *fmt, ...)
 {
-    int length =
-        snprintf(reader->why, sizeof(reader->why), "line %u: ", reader->number);
+    int length = snprintf(reader->reason, sizeof(reader->reason),
+                          "line %u: ", reader->number);
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(reader->why + length, sizeof(reader->why) - (size_t)length, fmt,
-              ap);
+    vsnprintf(reader->reason + length, sizeof(reader->reason) - (size_t)length,
+              fmt, ap);
     va_end(ap);
     return -EINVAL;
 }
@@ -161,17 +161,18 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
 /* ---- Matches and edges ---- */
 
 /* Enlarges the array for one more element. Returns 0 or -ENOMEM. */
-static int make_room(void *array_p, unsigned num, unsigned *room_p, size_t size)
+static int reserve(void *array_p, unsigned num, unsigned *allocated_p,
+                   size_t size)
 {
-    unsigned room = (*room_p == 0) ? 64 : 2 * *room_p;
+    unsigned allocated = (*allocated_p == 0) ? 64 : 2 * *allocated_p;
 
-    if (num < *room_p) {
+    if (num < *allocated_p) {
         return 0;
     }
-    if (!mrail_grow(array_p, room, size)) {
+    if (!mrail_grow(array_p, allocated, size)) {
         return -ENOMEM;
     }
-    *room_p = room;
+    *allocated_p = allocated;
     return 0;
 }
 
@@ -183,8 +184,8 @@ int acl_add_match(acl_reader_t *reader, const acl_match_t *match)
         return acl_fail(reader, "a rule set can have at most %u rules",
                         MRAIL_ACL_MAX_RULES);
     }
-    if (make_room(&reader->matches, reader->num_matches, &reader->matches_room,
-                  sizeof(*match)) != 0) {
+    if (reserve(&reader->matches, reader->num_matches,
+                &reader->matches_allocated, sizeof(*match)) != 0) {
         return -ENOMEM;
     }
     added = &reader->matches[reader->num_matches++];
@@ -211,8 +212,8 @@ int acl_add_edge(acl_reader_t *reader, acl_edge_kind_t kind, unsigned order,
     if (kind == ACL_TARGET && strlen(to) >= ACL_TARGET_MAX) {
         return acl_fail(reader, "'%.40s...' is too long for a next hop", to);
     }
-    if (make_room(&reader->edges, reader->num_edges, &reader->edges_room,
-                  sizeof(*edge)) != 0) {
+    if (reserve(&reader->edges, reader->num_edges, &reader->edges_allocated,
+                sizeof(*edge)) != 0) {
         return -ENOMEM;
     }
     edge = &reader->edges[reader->num_edges++];

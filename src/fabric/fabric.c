@@ -124,7 +124,7 @@ static unsigned nics_beside(const mrail_fabric_t *fabric,
 }
 
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
-                             char *why, size_t why_size)
+                             char *reason, size_t reason_size)
 {
     for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_LEAF]; ++i) {
         const mrail_fabric_node_t *leaf =
@@ -142,7 +142,7 @@ int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
                 (lanes != 0) ? lanes
                              : mrail_ports_auto_lanes(uplinks, spine_uplinks),
                 sentence, sizeof(sentence)) != 0) {
-            snprintf(why, why_size, "leaf %s: %s", leaf->name, sentence);
+            snprintf(reason, reason_size, "leaf %s: %s", leaf->name, sentence);
             return -ERANGE;
         }
     }

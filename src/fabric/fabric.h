@@ -72,10 +72,11 @@ const char *mrail_fabric_tier_name(mrail_fabric_tier_t tier);
 /*
  * Parses `length` bytes of text. `name` is the file name for messages. Returns
  * 0, and the caller destroys the fabric; or -EINVAL or -ENOMEM with "NAME:LINE:
- * MESSAGE" in `why` and *fabric_p unchanged.
+ * MESSAGE" in `reason` and *fabric_p unchanged.
  */
 int mrail_fabric_parse(const char *name, const char *text, size_t length,
-                       mrail_fabric_t **fabric_p, char *why, size_t why_size);
+                       mrail_fabric_t **fabric_p, char *reason,
+                       size_t reason_size);
 
 /* `fabric` may be NULL. */
 void mrail_fabric_destroy(mrail_fabric_t *fabric);
@@ -103,7 +104,7 @@ unsigned mrail_fabric_leaf_uplinks(const mrail_fabric_t *fabric, uint32_t node);
  * is 0, each leaf has mrail_ports_auto_lanes() lanes. Returns 0, or -ERANGE
  * with a message about the first leaf with idle uplinks. */
 int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
-                             char *why, size_t why_size);
+                             char *reason, size_t reason_size);
 
 /* Returns 1 if `node` is `leaf`, or reaches it over downward links alone. */
 int mrail_fabric_is_above(const mrail_fabric_t *fabric, uint32_t node,

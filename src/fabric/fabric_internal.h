@@ -12,7 +12,7 @@ typedef struct fabric_builder {
     mrail_fabric_link_t *links;
     unsigned *node_lines; /* line on which each node is declared */
     unsigned *link_lines; /* line on which each link is declared */
-    uint32_t num_nodes, num_links, nodes_room, links_room;
+    uint32_t num_nodes, num_links, nodes_allocated, links_allocated;
     mrail_fabric_t *fabric; /* complete after all text has been read */
 } fabric_builder_t;
 

@@ -15,7 +15,7 @@
 
 typedef struct name_list {
     uint32_t *nodes;
-    uint32_t num, room;
+    uint32_t num, allocated;
 } name_list_t;
 
 typedef int (*name_func_t)(fabric_builder_t *builder, const char *name,
@@ -156,13 +156,13 @@ static int collect_name(fabric_builder_t *builder, const char *name, void *arg)
             "core",
             name);
     }
-    if (list->num == list->room) {
-        uint32_t room = MRAIL_MAX(64, 2 * list->room);
+    if (list->num == list->allocated) {
+        uint32_t allocated = MRAIL_MAX(64, 2 * list->allocated);
 
-        if (!mrail_grow(&list->nodes, room, sizeof(*list->nodes))) {
+        if (!mrail_grow(&list->nodes, allocated, sizeof(*list->nodes))) {
             return -ENOMEM;
         }
-        list->room = room;
+        list->allocated = allocated;
     }
     list->nodes[list->num++] = node;
     return 0;
@@ -186,15 +186,15 @@ static int declare_name(fabric_builder_t *builder, const char *name, void *arg)
                                "a fabric can have at most %d nodes",
                                MRAIL_FABRIC_MAX_NODES);
     }
-    if (builder->num_nodes == builder->nodes_room) {
-        uint32_t room = MRAIL_MAX(64, 2 * builder->nodes_room);
+    if (builder->num_nodes == builder->nodes_allocated) {
+        uint32_t allocated = MRAIL_MAX(64, 2 * builder->nodes_allocated);
 
-        if (!mrail_grow(&builder->nodes, room, sizeof(*builder->nodes)) ||
-            !mrail_grow(&builder->node_lines, room,
+        if (!mrail_grow(&builder->nodes, allocated, sizeof(*builder->nodes)) ||
+            !mrail_grow(&builder->node_lines, allocated,
                         sizeof(*builder->node_lines))) {
             return -ENOMEM;
         }
-        builder->nodes_room = room;
+        builder->nodes_allocated = allocated;
     }
     builder->node_lines[builder->num_nodes] = builder->line->number;
     builder->nodes[builder->num_nodes] = (mrail_fabric_node_t){.tier = *tier};
@@ -235,15 +235,15 @@ static int add_link(fabric_builder_t *builder, uint32_t lower, uint32_t upper,
                                "a fabric can have at most %d links",
                                MRAIL_FABRIC_MAX_LINKS);
     }
-    if (builder->num_links == builder->links_room) {
-        uint32_t room = MRAIL_MAX(256, 2 * builder->links_room);
+    if (builder->num_links == builder->links_allocated) {
+        uint32_t allocated = MRAIL_MAX(256, 2 * builder->links_allocated);
 
-        if (!mrail_grow(&builder->links, room, sizeof(*builder->links)) ||
-            !mrail_grow(&builder->link_lines, room,
+        if (!mrail_grow(&builder->links, allocated, sizeof(*builder->links)) ||
+            !mrail_grow(&builder->link_lines, allocated,
                         sizeof(*builder->link_lines))) {
             return -ENOMEM;
         }
-        builder->links_room = room;
+        builder->links_allocated = allocated;
     }
     builder->link_lines[builder->num_links] = builder->line->number;
     builder->links[builder->num_links++] = (mrail_fabric_link_t){
@@ -472,11 +472,12 @@ static int read_line(mrail_text_line_t *line, void *arg)
 }
 
 int mrail_fabric_parse(const char *name, const char *text, size_t length,
-                       mrail_fabric_t **fabric_p, char *why, size_t why_size)
+                       mrail_fabric_t **fabric_p, char *reason,
+                       size_t reason_size)
 {
     fabric_builder_t builder = {0};
     int ret = mrail_text_each(name, text, length, MRAIL_FABRIC_MAX_TEXT,
-                              read_line, &builder, why, why_size);
+                              read_line, &builder, reason, reason_size);
 
     free(builder.nodes);
     free(builder.links);

@@ -205,7 +205,7 @@ static double at_most(unsigned n, unsigned m, unsigned limit,
 
 double mrail_flowlets_slowdown_exact(unsigned n, unsigned m)
 {
-    size_t room;
+    size_t allocated;
     flowlets_sum_t sums[3];
     double mean = m; /* E(fullest) = sum over k >= 0 of P(fullest > k) */
     double *p;
@@ -216,14 +216,14 @@ double mrail_flowlets_slowdown_exact(unsigned n, unsigned m)
     }
     /* A single bin has up to n m + 1 values, and a sum has one for each total
      * in its window. */
-    room = (size_t)n * m + (size_t)(2 * WINDOW * sqrt((double)n * m)) +
-           4 * WINDOW + 2;
-    p = malloc(3 * room * sizeof(*p));
+    allocated = (size_t)n * m + (size_t)(2 * WINDOW * sqrt((double)n * m)) +
+                4 * WINDOW + 2;
+    p = malloc(3 * allocated * sizeof(*p));
     if (p == NULL) {
         return NAN;
     }
     for (unsigned i = 0; i < 3; ++i) {
-        sums[i] = (flowlets_sum_t){.p = p + i * room};
+        sums[i] = (flowlets_sum_t){.p = p + i * allocated};
     }
     for (unsigned limit = m; limit < n * m; ++limit) {
         double more = 1 - at_most(n, m, limit, sums);

@@ -40,7 +40,7 @@ typedef struct fluid_heap_item {
 
 struct mrail_fluid {
     uint32_t num_links, num_groups, num_flows;
-    uint32_t groups_room, flows_room;
+    uint32_t groups_allocated, flows_allocated;
     fluid_link_t *links;
     fluid_group_t *groups;
     fluid_flow_t *flows;
@@ -97,13 +97,13 @@ void mrail_fluid_destroy(mrail_fluid_t *fluid)
 int64_t mrail_fluid_group_add(mrail_fluid_t *fluid, double bytes)
 {
     assert(bytes > 0);
-    if (fluid->num_groups == fluid->groups_room) {
-        uint32_t room = MRAIL_MAX(64, 2 * fluid->groups_room);
+    if (fluid->num_groups == fluid->groups_allocated) {
+        uint32_t allocated = MRAIL_MAX(64, 2 * fluid->groups_allocated);
 
-        if (!mrail_grow(&fluid->groups, room, sizeof(*fluid->groups))) {
+        if (!mrail_grow(&fluid->groups, allocated, sizeof(*fluid->groups))) {
             return -ENOMEM;
         }
-        fluid->groups_room = room;
+        fluid->groups_allocated = allocated;
     }
     fluid->groups[fluid->num_groups] =
         (fluid_group_t){.bytes = bytes,
@@ -125,13 +125,13 @@ int mrail_fluid_flow_add(mrail_fluid_t *fluid, const uint32_t *links,
     fluid_flow_t *flow;
 
     assert(num >= 1 && num <= MRAIL_FLUID_MAX_HOPS && fluid->num_groups > 0);
-    if (fluid->num_flows == fluid->flows_room) {
-        uint32_t room = MRAIL_MAX(64, 2 * fluid->flows_room);
+    if (fluid->num_flows == fluid->flows_allocated) {
+        uint32_t allocated = MRAIL_MAX(64, 2 * fluid->flows_allocated);
 
-        if (!mrail_grow(&fluid->flows, room, sizeof(*fluid->flows))) {
+        if (!mrail_grow(&fluid->flows, allocated, sizeof(*fluid->flows))) {
             return -ENOMEM;
         }
-        fluid->flows_room = room;
+        fluid->flows_allocated = allocated;
     }
     flow = &fluid->flows[fluid->num_flows++];
     *flow = (fluid_flow_t){.group = fluid->num_groups - 1, .num = num};
@@ -407,12 +407,12 @@ static int list_waiting(mrail_fluid_t *fluid)
 
 static int run_begin(mrail_fluid_t *fluid)
 {
-    size_t room = (size_t)fluid->num_groups + 1;
+    size_t allocated = (size_t)fluid->num_groups + 1;
 
     free(fluid->active);
     free(fluid->waiting);
-    fluid->active = malloc(room * sizeof(*fluid->active));
-    fluid->waiting = malloc(room * sizeof(*fluid->waiting));
+    fluid->active = malloc(allocated * sizeof(*fluid->active));
+    fluid->waiting = malloc(allocated * sizeof(*fluid->waiting));
     fluid->num_active = fluid->num_waiting = fluid->num_flowing = 0;
     if (fluid->active == NULL || fluid->waiting == NULL) {
         return -ENOMEM;

@@ -20,12 +20,12 @@ static const struct {
     [MRAIL_PATTERN_HOTSPOT] = {"hotspot", 1},
 };
 
-#define FAIL(...) (snprintf(why, why_size, __VA_ARGS__), -EINVAL)
+#define FAIL(...) (snprintf(reason, reason_size, __VA_ARGS__), -EINVAL)
 
 /* ---- Text ---- */
 
-static int parse_hosts(const char *text, mrail_pattern_t *pattern, char *why,
-                       size_t why_size)
+static int parse_hosts(const char *text, mrail_pattern_t *pattern, char *reason,
+                       size_t reason_size)
 {
     char first[12];
     size_t length = strcspn(text, "-");
@@ -51,8 +51,8 @@ static int parse_hosts(const char *text, mrail_pattern_t *pattern, char *why,
     return 0;
 }
 
-static int parse_argument(const char *text, mrail_pattern_t *pattern, char *why,
-                          size_t why_size)
+static int parse_argument(const char *text, mrail_pattern_t *pattern,
+                          char *reason, size_t reason_size)
 {
     uint64_t shift;
     uint32_t ppm;
@@ -84,7 +84,7 @@ static int find_kind(const char *name, mrail_pattern_kind_t *kind_p)
 }
 
 static int check_hosts(const mrail_pattern_t *pattern, const char *name,
-                       char *why, size_t why_size)
+                       char *reason, size_t reason_size)
 {
     uint32_t hosts = mrail_pattern_num_hosts(pattern);
 
@@ -104,7 +104,8 @@ static int check_hosts(const mrail_pattern_t *pattern, const char *name,
 }
 
 int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
-                        mrail_pattern_t *pattern_p, char *why, size_t why_size)
+                        mrail_pattern_t *pattern_p, char *reason,
+                        size_t reason_size)
 {
     mrail_pattern_t pattern = {.last = fabric->num_of[MRAIL_FABRIC_HOST] - 1,
                                .step = 1};
@@ -135,13 +136,13 @@ int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
                     copy);
     }
     if (argument != NULL) {
-        ret = parse_argument(argument, &pattern, why, why_size);
+        ret = parse_argument(argument, &pattern, reason, reason_size);
     }
     if (ret == 0 && hosts != NULL) {
-        ret = parse_hosts(hosts, &pattern, why, why_size);
+        ret = parse_hosts(hosts, &pattern, reason, reason_size);
     }
     if (ret == 0) {
-        ret = check_hosts(&pattern, copy, why, why_size);
+        ret = check_hosts(&pattern, copy, reason, reason_size);
     }
     if (ret == 0) {
         *pattern_p = pattern;
@@ -175,7 +176,7 @@ typedef struct list {
     const mrail_pattern_t *pattern;
     const mrail_fabric_t *fabric;
     mrail_sim_message_t *messages;
-    uint32_t num, room;
+    uint32_t num, allocated;
 } list_t;
 
 static const mrail_fabric_node_t *host_of(const list_t *list, uint32_t i)
@@ -199,13 +200,14 @@ static int add(list_t *list, uint32_t from, uint32_t to, double bytes)
     if (bytes <= 0) {
         return 0;
     }
-    if (list->num + rails > list->room) {
-        uint32_t room = MRAIL_MAX(2 * list->room, list->num + rails + 256);
+    if (list->num + rails > list->allocated) {
+        uint32_t allocated =
+            MRAIL_MAX(2 * list->allocated, list->num + rails + 256);
 
-        if (!mrail_grow(&list->messages, room, sizeof(*list->messages))) {
+        if (!mrail_grow(&list->messages, allocated, sizeof(*list->messages))) {
             return -ENOMEM;
         }
-        list->room = room;
+        list->allocated = allocated;
     }
     for (uint32_t r = 0; r < rails; ++r) {
         list->messages[list->num++] = (mrail_sim_message_t){
@@ -264,7 +266,7 @@ int mrail_pattern_messages(const mrail_pattern_t *pattern,
                    .fabric = fabric,
                    .messages = *messages_p,
                    .num = *num_p,
-                   .room = *num_p};
+                   .allocated = *num_p};
     uint32_t hosts = mrail_pattern_num_hosts(pattern);
     int ret = 0;
 

@@ -38,7 +38,8 @@ typedef struct mrail_pattern {
 /* Parses "NAME[:ARGUMENT][@HOSTS]" for a fabric. Returns 0, or -EINVAL with a
  * message. */
 int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
-                        mrail_pattern_t *pattern_p, char *why, size_t why_size);
+                        mrail_pattern_t *pattern_p, char *reason,
+                        size_t reason_size);
 
 uint32_t mrail_pattern_num_hosts(const mrail_pattern_t *pattern);
 uint32_t mrail_pattern_num_phases(const mrail_pattern_t *pattern);

@@ -57,15 +57,15 @@ static uint16_t lane_port(const sim_t *sim, uint32_t nic, unsigned lane)
 
 static int remember_flow(sim_t *sim, uint32_t message, uint16_t sport)
 {
-    if (sim->num_flows == sim->flows_room) {
-        size_t room = MRAIL_MAX(1024, 2 * sim->flows_room);
-        sim_flow_t *flows = realloc(sim->flows, room * sizeof(*flows));
+    if (sim->num_flows == sim->flows_allocated) {
+        size_t allocated = MRAIL_MAX(1024, 2 * sim->flows_allocated);
+        sim_flow_t *flows = realloc(sim->flows, allocated * sizeof(*flows));
 
         if (flows == NULL) {
             return -ENOMEM;
         }
         sim->flows = flows;
-        sim->flows_room = room;
+        sim->flows_allocated = allocated;
     }
     sim->flows[sim->num_flows++] =
         (sim_flow_t){.message = message, .sport = sport};

@@ -33,7 +33,7 @@ typedef struct sim {
     /* all flows in the order of their groups, kept for rerouting after the
      * failure */
     sim_flow_t *flows;
-    size_t flows_room;
+    size_t flows_allocated;
     double carried_s;             /* simulated time before time 0 of `fluid` */
     int has_failed;               /* params->failed_link has failed */
     mrail_sim_paths_t *paths;     /* ETHEREAL: params->paths or own_paths */

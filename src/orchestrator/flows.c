@@ -129,7 +129,7 @@ static void flows_set_factors(mrail_flows_t *flows)
     const double *factor = flows->factor, *weight = flows->slot_weight;
     double *slot = flows->slot_factor;
 
-    mrail_kernels_exp(flows->link_room, flows->dual, flows->factor);
+    mrail_kernels_exp(flows->num_padded_links, flows->dual, flows->factor);
     EACH_SLOT_OF(flows,
                  slot[s] = weight[s] * flows_product(factor, link, num_links))
     if (flows->num_forks > 0) {
@@ -143,7 +143,8 @@ void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes)
     const double *bytes = flows->slot_load;
 
     memset(sums, 0,
-           (size_t)flows->link_room * MRAIL_KERNELS_VECTOR * sizeof(*sums));
+           (size_t)flows->num_padded_links * MRAIL_KERNELS_VECTOR *
+               sizeof(*sums));
     for (uint32_t e = 0; (flows->base != NULL) && (e < flows->links.num_links);
          ++e) {
         sums[e * MRAIL_KERNELS_VECTOR] = flows->base[e];
@@ -152,7 +153,7 @@ void mrail_flows_add_loads(mrail_flows_t *flows, const double *branch_bytes)
     if (flows->num_forks > 0) {
         mrail_flows_add_branch_loads(flows, branch_bytes);
     }
-    for (uint32_t e = 0; e < flows->link_room;
+    for (uint32_t e = 0; e < flows->num_padded_links;
          ++e, sums += MRAIL_KERNELS_VECTOR) {
         flows->load[e] =
             ((sums[0] + sums[2]) + (sums[1] + sums[3])) * flows->per_byte[e];
@@ -252,7 +253,7 @@ void mrail_flows_load_bytes(mrail_flows_t *flows)
 
 double mrail_flows_trial_congestion(const mrail_flows_t *flows)
 {
-    return mrail_kernels_max(flows->link_room, flows->load);
+    return mrail_kernels_max(flows->num_padded_links, flows->load);
 }
 
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
@@ -281,7 +282,7 @@ int mrail_flows_raise_duals(mrail_flows_t *flows, double target)
                                        .momentum =
                                            phase_params[flows->phase].momentum};
 
-    return mrail_kernels_raise(flows->link_room, &step, flows->load,
+    return mrail_kernels_raise(flows->num_padded_links, &step, flows->load,
                                flows->dual,
                                flows->rise) > mrail_flows_dual_max(flows);
 }
@@ -323,7 +324,8 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
 
 double mrail_flows_volume(const mrail_flows_t *flows)
 {
-    return mrail_kernels_dot(flows->link_room, flows->width, flows->length);
+    return mrail_kernels_dot(flows->num_padded_links, flows->width,
+                             flows->length);
 }
 
 /* Computes the bound for the current lengths. Keeps the lengths if their bound
@@ -339,7 +341,7 @@ void mrail_flows_prove(mrail_flows_t *flows)
     if (proved > flows->proved) {
         flows->proved = proved;
         memcpy(flows->proof, flows->length,
-               flows->link_room * sizeof(*flows->proof));
+               flows->num_padded_links * sizeof(*flows->proof));
     }
     flows->bound = MRAIL_MAX(flows->bound, proved);
 }
@@ -351,7 +353,7 @@ void mrail_flows_prove_first(mrail_flows_t *flows)
     flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
     flows->proved = 0;
     memcpy(flows->length, flows->proof,
-           flows->link_room * sizeof(*flows->length));
+           flows->num_padded_links * sizeof(*flows->length));
     mrail_flows_prove(flows);
 }
 

@@ -227,16 +227,16 @@ static double repair_branch_excess(const mrail_flows_t *flows, uint32_t b)
  * capacity of its other branches. */
 static void repair_fork_sums(const repair_t *repair,
                              const mrail_flows_fork_t *fork, double *over_p,
-                             double *room_p)
+                             double *headroom_p)
 {
-    *over_p = *room_p = 0;
+    *over_p = *headroom_p = 0;
     for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
         double excess = repair_branch_excess(repair->flows, b);
 
         if (excess > 0) {
             *over_p += MRAIL_MIN(excess, repair->branch_bytes[b]);
         } else {
-            *room_p -= excess;
+            *headroom_p -= excess;
         }
     }
 }
@@ -246,13 +246,13 @@ static void repair_fork_sums(const repair_t *repair,
 static double repair_fork_excess(const repair_t *repair, uint32_t s)
 {
     const mrail_flows_fork_t *fork = repair_fork(repair->flows, s);
-    double over, room;
+    double over, headroom;
 
     if (fork == NULL) {
         return -MRAIL_FLOWS_CLOSED;
     }
-    repair_fork_sums(repair, fork, &over, &room);
-    return over - room;
+    repair_fork_sums(repair, fork, &over, &headroom);
+    return over - headroom;
 }
 
 /* Returns the larger excess of the branches at both ends of a lane. */
@@ -296,14 +296,14 @@ static void repair_fill_fork(const repair_t *repair,
                              const mrail_flows_fork_t *fork, double bytes)
 {
     uint32_t best = fork->first;
-    double least = MRAIL_FLOWS_CLOSED, over, room, left = bytes;
+    double least = MRAIL_FLOWS_CLOSED, over, headroom, left = bytes;
 
-    repair_fork_sums(repair, fork, &over, &room);
+    repair_fork_sums(repair, fork, &over, &headroom);
     for (uint32_t b = fork->first; b < fork->first + fork->count; ++b) {
         double excess = repair_branch_excess(repair->flows, b);
 
-        if ((excess < 0) && (room > 0)) {
-            double part = -excess * MRAIL_MIN(bytes / room, 1.0);
+        if ((excess < 0) && (headroom > 0)) {
+            double part = -excess * MRAIL_MIN(bytes / headroom, 1.0);
 
             repair_add_to_branch(repair, b, part);
             left -= part;
@@ -347,10 +347,10 @@ void mrail_repair_balance_forks(const repair_t *repair)
     const mrail_flows_t *flows = repair->flows;
 
     for (uint32_t f = 0; f < flows->num_forks; ++f) {
-        double over, room;
+        double over, headroom;
 
-        repair_fork_sums(repair, &flows->forks[f], &over, &room);
-        over = MRAIL_MIN(over, room);
+        repair_fork_sums(repair, &flows->forks[f], &over, &headroom);
+        over = MRAIL_MIN(over, headroom);
         if (over > 0) {
             repair_drain_fork(repair, &flows->forks[f], over);
             repair_fill_fork(repair, &flows->forks[f], over);

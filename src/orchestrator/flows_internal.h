@@ -28,25 +28,25 @@ typedef struct mrail_flows_fork {
 struct mrail_flows {
     mrail_flows_links_t links;
     mrail_kernels_t kernels;
-    double widest;            /* largest capacity of a link */
-    uint32_t link_room;       /* number of links, padded for vectors */
-    unsigned depth;           /* largest number of links in a slot */
-    unsigned half_links;      /* largest number in a slot with a branch */
-    uint32_t links_in_cuts;   /* links from this number on have no set and no
+    double widest;             /* largest capacity of a link */
+    uint32_t num_padded_links; /* number of links, padded for vectors */
+    unsigned depth;            /* largest number of links in a slot */
+    unsigned half_links;       /* largest number in a slot with a branch */
+    uint32_t links_in_cuts;    /* links from this number on have no set and no
                                * parent */
-    mrail_rail_masks_t masks; /* all sets of lanes seen since creation */
-    uint32_t rail_masks_set;  /* number of valid entries in mask_lanes */
-    const double *base;       /* bytes that stay, by link; or NULL */
-    uint32_t *mask;           /* by demand: number of its mask */
-    uint32_t *open;           /* by demand: allowed lanes as bits */
-    uint32_t *over;           /* demands that the repair has not finished */
+    mrail_rail_masks_t masks;  /* all sets of lanes seen since creation */
+    uint32_t rail_masks_set;   /* number of valid entries in mask_lanes */
+    const double *base;        /* bytes that stay, by link; or NULL */
+    uint32_t *mask;            /* by demand: number of its mask */
+    uint32_t *open;            /* by demand: allowed lanes as bits */
+    uint32_t *over;            /* demands that the repair has not finished */
     /* factors of all masks, followed by their lengths */
     double *mask_lanes;
     /* Number of slots of all rows, padded: in use; with links set;
      * allocated. */
-    uint32_t num_slots, slots_set, slots_room;
+    uint32_t num_slots, slots_set, slots_allocated;
     /* Bytes of all demands, padded, and then those of all branches. */
-    size_t num_bytes, bytes_room;
+    size_t num_bytes, bytes_allocated;
     const mrail_flows_branch_t *branch;
     uint32_t num_branches;
     double *branch_weight; /* without relays and prices; holds the next array */

@@ -31,7 +31,7 @@ static int flows_allocate_links(mrail_flows_t *flows)
         sizeof(*next));
 
     flows->duals[0] = next;
-    flows->link_room = (uint32_t)links;
+    flows->num_padded_links = (uint32_t)links;
     if (next == NULL) {
         return -ENOMEM;
     }
@@ -86,7 +86,7 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots,
     free(flows->link_slots);
     free(flows->slot_open);
     free(flows->slot_relays);
-    flows->slots_room = flows->slots_set = 0;
+    flows->slots_allocated = flows->slots_set = 0;
     flows->slot_relays = next;
     flows->slot_link = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                               sizeof(*flows->slot_link));
@@ -107,7 +107,7 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots,
     flows->slot_factor = flows_take(&next, num_slots);
     flows->slot_load = flows_take(&next, num_slots);
     memset(flows->slot_factor, 0, 2 * (size_t)num_slots * sizeof(*next));
-    flows->slots_room = num_slots;
+    flows->slots_allocated = num_slots;
     return 0;
 }
 
@@ -121,7 +121,7 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
     free(flows->mask);
     flows->all_bytes = flows->trial = next;
     flows->mask = malloc(3 * demands * sizeof(*flows->mask));
-    flows->bytes_room = 0;
+    flows->bytes_allocated = 0;
     if ((next == NULL) || (flows->mask == NULL)) {
         return -ENOMEM;
     }
@@ -130,7 +130,7 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
     (void)flows_take(&next, num_bytes);
     flows->sum = flows_take(&next, num_bytes);
     flows->bytes = flows_take(&next, num_bytes);
-    flows->bytes_room = num_bytes;
+    flows->bytes_allocated = num_bytes;
     return 0;
 }
 
@@ -408,7 +408,7 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
  * their lane. All other lengths become 0. */
 static void flows_mark_taken(mrail_flows_t *flows)
 {
-    memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
+    memset(flows->length, 0, flows->num_padded_links * sizeof(*flows->length));
     for (uint32_t i = 0; i < flows->num_rows; ++i) {
         uint32_t row = flows->rows[i], lanes = flows->row_taken[row];
         const uint32_t *link =
@@ -466,8 +466,8 @@ static void flows_add_capacities(mrail_flows_t *flows)
 
     flows_mark_taken(flows);
     flows_mark_branches(flows);
-    memset(children, 0, flows->link_room * sizeof(*children));
-    memset(children_base, 0, flows->link_room * sizeof(*children_base));
+    memset(children, 0, flows->num_padded_links * sizeof(*children));
+    memset(children_base, 0, flows->num_padded_links * sizeof(*children_base));
     for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
         if (parent[e] != MRAIL_FLOWS_NO_LINK) {
             children[parent[e]] += flows->length[e] * flows->width[e];
@@ -630,10 +630,10 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
     flows->kernels.demand = problem->demand;
     flows->base = problem->base;
     flows->bound = flows_base_bound(flows);
-    if (((flows->num_slots > flows->slots_room) &&
+    if (((flows->num_slots > flows->slots_allocated) &&
          (flows_allocate_slots(flows, flows->num_slots,
                                problem->num_branches) != 0)) ||
-        ((flows->num_bytes > flows->bytes_room) &&
+        ((flows->num_bytes > flows->bytes_allocated) &&
          (flows_allocate_bytes(flows, flows->num_bytes) != 0))) {
         goto err_none;
     }
@@ -659,7 +659,7 @@ void mrail_flows_reset(mrail_flows_t *flows)
     for (unsigned phase = 0; phase < FLOWS_NUM_PHASES; ++phase) {
         mrail_flows_reset_duals(flows, phase);
     }
-    memset(flows->proof, 0, flows->link_room * sizeof(*flows->proof));
+    memset(flows->proof, 0, flows->num_padded_links * sizeof(*flows->proof));
 }
 
 void mrail_flows_destroy(mrail_flows_t *flows)

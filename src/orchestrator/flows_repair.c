@@ -68,7 +68,8 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->excess[e] = (flows->load[e] - limit) * flows->width[e];
     }
-    for (uint32_t e = flows->links.num_links; e < flows->link_room; ++e) {
+    for (uint32_t e = flows->links.num_links; e < flows->num_padded_links;
+         ++e) {
         flows->excess[e] = -MRAIL_FLOWS_CLOSED;
     }
 }
@@ -173,7 +174,7 @@ static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
 }
 
 /* Returns the open lanes that may have spare capacity. */
-static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
+static MRAIL_INLINE uint32_t repair_lanes_with_headroom(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;
 
@@ -275,7 +276,7 @@ static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
     double over = UNKNOWN;
 
     for (int extra = MRAIL_MAX(first, -relays); extra <= last; ++extra) {
-        uint32_t lanes = repair_lanes_with_room(repair) & ~(1u << from) &
+        uint32_t lanes = repair_lanes_with_headroom(repair) & ~(1u << from) &
                          repair_lanes_with(repair, relays + extra);
 
         if (lanes == 0) {
@@ -352,7 +353,7 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     uint32_t count;
 
     repair_begin(&repair, flows, limit);
-    if (mrail_kernels_max(flows->link_room, flows->excess) > 0) {
+    if (mrail_kernels_max(flows->num_padded_links, flows->excess) > 0) {
         repair_mark_all(flows);
         mrail_repair_balance_forks(&repair);
         count = repair_relieve_first(&repair);
@@ -379,7 +380,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
             for (int relays = 0; (relays < most) && (repair.bytes[from] > 0);
                  ++relays) {
                 (void)repair_move_any(&repair, from,
-                                      repair_lanes_with_room(&repair) &
+                                      repair_lanes_with_headroom(&repair) &
                                           repair_lanes_with(&repair, relays),
                                       repair.bytes[from]);
             }

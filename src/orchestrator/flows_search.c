@@ -170,7 +170,7 @@ static int flows_is_found(const mrail_flows_t *flows,
 static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->relayed_bound;
-    size_t size = flows->link_room * sizeof(*flows->dual);
+    size_t size = flows->num_padded_links * sizeof(*flows->dual);
 
     memcpy(flows->length, flows->dual, size);
     mrail_flows_value_full(flows, search->is_kept ? flows->bytes : flows->trial,
@@ -190,11 +190,11 @@ static void flows_raise_limit(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
 
-    for (uint32_t e = 0; e < flows->link_room; ++e) {
+    for (uint32_t e = 0; e < flows->num_padded_links; ++e) {
         flows->length[e] = (flows->excess[e] > 0) ? 1 : 0;
     }
     mrail_flows_prove(flows);
-    for (uint32_t e = 0; e < flows->link_room; ++e) {
+    for (uint32_t e = 0; e < flows->num_padded_links; ++e) {
         flows->length[e] =
             (flows->load[e] >= search->limit * (1 - FULL)) ? 1 : 0;
     }
@@ -277,14 +277,14 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     double dual_max;
 
     mrail_flows_begin(flows, FLOWS_PHASE_SHORTEN, flows_exp(RELAY_COST));
-    dual_max = mrail_kernels_max(flows->link_room, flows->dual);
+    dual_max = mrail_kernels_max(flows->num_padded_links, flows->dual);
     search->is_warm = dual_max > 0;
     if (dual_max > mrail_flows_dual_max(flows)) {
         flows_cap_duals(flows); /* paths may now have more links */
     }
     search->target = FLOWS_TARGET;
     search->nothing = RELAYED_TOLERANCE * flows_total(flows);
-    memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
+    memset(flows->length, 0, flows->num_padded_links * sizeof(*flows->length));
     search->least = mrail_flows_shortest(flows, RELAY_COST) / RELAY_COST;
     flows->relayed_bound = search->least;
     if ((flows->congestion > 0) && !flows_is_found(flows, search)) {

@@ -25,34 +25,35 @@
 
 int mrail_plan_grow_demands(plan_division_t *division, size_t count)
 {
-    if (count <= division->demands_room) {
+    if (count <= division->demands_allocated) {
         return 0;
     }
     if (!mrail_grow(&division->start, count, sizeof(*division->start)) ||
         !mrail_grow(&division->group_of, count, sizeof(*division->group_of))) {
         return -ENOMEM;
     }
-    division->demands_room = count;
+    division->demands_allocated = count;
     return 0;
 }
 
 static int plan_grow_groups(plan_division_t *division, unsigned num_lanes)
 {
-    size_t room = (size_t)division->groups_room * 2 + 64;
+    size_t allocated = (size_t)division->groups_allocated * 2 + 64;
 
-    if (!mrail_grow(&division->totals, room, sizeof(*division->totals)) ||
-        !mrail_grow(&division->row, 2 * room, sizeof(*division->row)) ||
-        !mrail_grow(&division->lanes, room, sizeof(*division->lanes)) ||
-        !mrail_grow(&division->bytes, room, sizeof(*division->bytes)) ||
-        !mrail_grow(&division->end, room * num_lanes, sizeof(*division->end))) {
+    if (!mrail_grow(&division->totals, allocated, sizeof(*division->totals)) ||
+        !mrail_grow(&division->row, 2 * allocated, sizeof(*division->row)) ||
+        !mrail_grow(&division->lanes, allocated, sizeof(*division->lanes)) ||
+        !mrail_grow(&division->bytes, allocated, sizeof(*division->bytes)) ||
+        !mrail_grow(&division->end, allocated * num_lanes,
+                    sizeof(*division->end))) {
         return -ENOMEM;
     }
     if ((division->branch_end != NULL) &&
-        !mrail_grow(&division->position, 2 * room * num_lanes,
+        !mrail_grow(&division->position, 2 * allocated * num_lanes,
                     sizeof(*division->position))) {
         return -ENOMEM;
     }
-    division->groups_room = (uint32_t)room;
+    division->groups_allocated = (uint32_t)allocated;
     return 0;
 }
 
@@ -61,7 +62,7 @@ int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
 {
     plan_division_t *next = &plan->next;
 
-    if ((next->num_groups == next->groups_room) &&
+    if ((next->num_groups == next->groups_allocated) &&
         (plan_grow_groups(next, mrail_routes_num_lanes(plan->routes)) != 0)) {
         return -ENOMEM;
     }
@@ -118,29 +119,30 @@ static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
     return plan_make_group(plan, demand, shared, group_p);
 }
 
-static int plan_error(int ret, const char *sentence, char *why, size_t why_size)
+static int plan_error(int ret, const char *sentence, char *reason,
+                      size_t reason_size)
 {
-    if (why_size > 0) {
-        snprintf(why, why_size, "%s", sentence);
+    if (reason_size > 0) {
+        snprintf(reason, reason_size, "%s", sentence);
     }
     return ret;
 }
 
 static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
-                       char *why, size_t why_size)
+                       char *reason, size_t reason_size)
 {
-    const char *reason =
+    const char *cause =
         (ret == -EINVAL)      ? "no such rank"
         : (ret == -EOVERFLOW) ? "the total would exceed 2^62 bytes"
         : (ret == -EHOSTUNREACH)
             ? "the two ranks cannot reach a rail that is up at both ends"
             : "out of memory";
 
-    if (why_size > 0) {
-        snprintf(why, why_size,
+    if (reason_size > 0) {
+        snprintf(reason, reason_size,
                  "demand %zu, rank %" PRIu32 " to rank %" PRIu32 ", %" PRIu64
                  " bytes: %s",
-                 i, demand->from, demand->to, demand->bytes, reason);
+                 i, demand->from, demand->to, demand->bytes, cause);
     }
     return ret;
 }
@@ -205,7 +207,7 @@ static MRAIL_INLINE int plan_add_demand(mrail_plan_t *plan,
     return 0;
 }
 
-static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
+static int plan_group(mrail_plan_t *plan, char *reason, size_t reason_size)
 {
     plan_division_t *next = &plan->next;
     plan_sums_t sums = {.group = MRAIL_PLAN_NONE};
@@ -215,7 +217,7 @@ static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
         int ret = plan_add_demand(plan, &next->demands[i], i, &sums);
 
         if (ret != 0) {
-            return plan_refuse(ret, &next->demands[i], i, why, why_size);
+            return plan_refuse(ret, &next->demands[i], i, reason, reason_size);
         }
     }
     plan_start_group(next, &sums, MRAIL_PLAN_NONE);
@@ -476,13 +478,14 @@ static void plan_accept(mrail_plan_t *plan, uint64_t generation)
 }
 
 /* Plans all demands in one division. */
-static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
+static int plan_divide_groups(mrail_plan_t *plan, char *reason,
+                              size_t reason_size)
 {
     plan_division_t *next = &plan->next;
     int ret = mrail_plan_grow_demands(next, next->num_demands);
 
     if (ret == 0) {
-        ret = plan_group(plan, why, why_size);
+        ret = plan_group(plan, reason, reason_size);
         plan_reset_shared(plan);
     }
     next->summary.congestion_bound =
@@ -506,8 +509,8 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 }
 
 int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
-                    size_t num_demands, uint64_t generation, char *why,
-                    size_t why_size)
+                    size_t num_demands, uint64_t generation, char *reason,
+                    size_t reason_size)
 {
     plan_division_t *next = &plan->next;
     int ret;
@@ -517,7 +520,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     }
     if (num_demands >= UINT32_MAX) {
         return plan_error(-ENOSPC, "a plan can have at most 2^32 - 2 demands",
-                          why, why_size);
+                          reason, reason_size);
     }
     next->demands = demands;
     next->num_demands = num_demands;
@@ -525,10 +528,10 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     ret = mrail_plan_divide_contended(plan);
     if (ret == -ERANGE) {
         next->summary = (mrail_plan_summary_t){0};
-        ret = plan_divide_groups(plan, why, why_size);
+        ret = plan_divide_groups(plan, reason, reason_size);
     }
     if (ret == -ENOMEM) {
-        return plan_error(ret, "out of memory", why, why_size);
+        return plan_error(ret, "out of memory", reason, reason_size);
     }
     if (ret == 0) {
         if (plan->background_end > 0) {

@@ -270,8 +270,8 @@ void mrail_plan_destroy(mrail_plan_t *plan); /* NULL is allowed */
  * Otherwise planning starts from the last plan, which is faster for similar
  * demands. The same sequence of calls gives the same plans.
  *
- * The following errors leave the plan unchanged and write a message to `why`,
- * truncated to why_size. `why` may be NULL if why_size is 0.
+ * The following errors leave the plan unchanged and write a message to
+ * `reason`, truncated to reason_size. `reason` may be NULL if reason_size is 0.
  *
  *   -EINVAL        a rank of a demand does not exist
  *   -ENOSPC        there are 2^32 - 1 demands or more
@@ -279,8 +279,8 @@ void mrail_plan_destroy(mrail_plan_t *plan); /* NULL is allowed */
  *   -EHOSTUNREACH  a demand has no path
  */
 int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
-                    size_t num_demands, uint64_t generation, char *why,
-                    size_t why_size);
+                    size_t num_demands, uint64_t generation, char *reason,
+                    size_t reason_size);
 
 /*
  * Sets the background of a link: the bytes that it carries besides the demands

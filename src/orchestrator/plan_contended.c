@@ -33,12 +33,12 @@ static int contended_grow(mrail_plan_t *plan)
     plan_division_t *next = &plan->next;
     int ret = mrail_plan_grow_demands(next, next->num_demands);
 
-    if ((ret == 0) && (next->num_demands > plan->direct_room)) {
+    if ((ret == 0) && (next->num_demands > plan->direct_allocated)) {
         if (!mrail_grow(&plan->direct, next->num_demands,
                         sizeof(*plan->direct))) {
             return -ENOMEM;
         }
-        plan->direct_room = next->num_demands;
+        plan->direct_allocated = next->num_demands;
     }
     return ret;
 }
@@ -258,12 +258,13 @@ static int contended_weigh(mrail_plan_t *plan)
     size_t stride = mrail_flows_stride(plan->flows);
     plan_division_t *next = &plan->next;
 
-    if ((next->num_groups > plan->weight_room) &&
+    if ((next->num_groups > plan->weight_allocated) &&
         !mrail_grow(&plan->weight, next->num_groups * stride,
                     sizeof(*plan->weight))) {
         return -ENOMEM;
     }
-    plan->weight_room = MRAIL_MAX(plan->weight_room, next->num_groups);
+    plan->weight_allocated =
+        MRAIL_MAX(plan->weight_allocated, next->num_groups);
     memset(plan->weight, 0, next->num_groups * stride * sizeof(*plan->weight));
     for (size_t g = 0; g < next->num_groups; ++g) {
         for (size_t lane = 0; lane < lanes; ++lane) {

@@ -27,12 +27,12 @@ typedef struct plan_direct {
  * lanes. */
 typedef struct plan_division {
     const mrail_plan_demand_t *demands;
-    size_t num_demands, demands_room;
+    size_t num_demands, demands_allocated;
     uint64_t *start; /* by demand: position on its group's line */
     /* by demand: its group, MRAIL_PLAN_NONE (not planned) or
      * MRAIL_PLAN_DIRECT */
     uint32_t *group_of;
-    uint32_t num_groups, groups_room;
+    uint32_t num_groups, groups_allocated;
     uint64_t *totals;      /* bytes by group */
     uint32_t *row, *lanes; /* routes of the groups, as in flows.h */
     double *bytes;         /* `totals` as doubles */
@@ -70,10 +70,10 @@ struct mrail_plan {
     uint64_t background_digest; /* 0 if there is none */
     int is_all_single_rail;     /* 1 if each rank reaches one rail */
     plan_direct_t *direct;      /* by demand of the next division */
-    size_t direct_room;
-    double *weight;       /* by group and lane of the next division */
-    uint32_t weight_room; /* number of groups */
-    double *set_sums;     /* bytes and capacity by cut set */
+    size_t direct_allocated;
+    double *weight;            /* by group and lane of the next division */
+    uint32_t weight_allocated; /* number of groups */
+    double *set_sums;          /* bytes and capacity by cut set */
     /* by rank, out and in: capacity of its port and GPU links */
     double *rank_cut;
     double *rank_bytes; /* by rank: bytes sent and received */

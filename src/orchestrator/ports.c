@@ -187,26 +187,27 @@ uint16_t mrail_ports_from_flow_label(uint32_t label)
 }
 
 int mrail_ports_check(unsigned uplinks, unsigned spine_uplinks, unsigned nics,
-                      unsigned lanes, char *why, size_t why_size)
+                      unsigned lanes, char *reason, size_t reason_size)
 {
     uint64_t flows = (uint64_t)nics * lanes, paths;
     int is_pod = spine_uplinks > 1;
     char what[64];
 
     if (uplinks < 1 || uplinks > MRAIL_PORTS_MAX_UPLINKS) {
-        snprintf(why, why_size, "%u uplinks: a leaf can have 1 to %u uplinks",
-                 uplinks, MRAIL_PORTS_MAX_UPLINKS);
+        snprintf(reason, reason_size,
+                 "%u uplinks: a leaf can have 1 to %u uplinks", uplinks,
+                 MRAIL_PORTS_MAX_UPLINKS);
         return -EINVAL;
     }
     if (spine_uplinks < 1 || spine_uplinks > mrail_ports_step(uplinks)) {
         snprintf(
-            why, why_size,
+            reason, reason_size,
             "%u spine uplinks: with %u leaf uplinks, a spine can have 1 to %u",
             spine_uplinks, uplinks, mrail_ports_step(uplinks));
         return -EINVAL;
     }
     if (flows == 0) {
-        snprintf(why, why_size,
+        snprintf(reason, reason_size,
                  "%u NICs with %u lanes: both numbers must be at least 1", nics,
                  lanes);
         return -EINVAL;
@@ -217,7 +218,7 @@ int mrail_ports_check(unsigned uplinks, unsigned spine_uplinks, unsigned nics,
     }
     snprintf(what, sizeof(what), is_pod ? "%u x %u paths" : "%u uplinks",
              uplinks, spine_uplinks);
-    snprintf(why, why_size,
+    snprintf(reason, reason_size,
              "%u NICs x %u lanes = %llu source ports per %s, fewer than its "
              "%s: %llu %s stay idle; %llu lanes per rail would use all",
              nics, lanes, (unsigned long long)flows, is_pod ? "pod" : "leaf",

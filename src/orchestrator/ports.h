@@ -117,12 +117,12 @@ uint16_t mrail_ports_from_flow_label(uint32_t label);
  * number of uplinks. Below cores, the NICs of a pod times lanes must be at
  * least the uplinks of a leaf times the uplinks of a spine. Otherwise some
  * uplinks stay idle. Returns 0, or returns an error and writes a message to
- * `why`, truncated to why_size. `why` may be NULL if why_size is 0.
+ * `reason`, truncated to reason_size. `reason` may be NULL if reason_size is 0.
  *
  *   -EINVAL  uplinks, spine_uplinks, nics or lanes is out of range
  *   -ERANGE  (4) is violated; ports are valid, but some uplinks are unused
  */
 int mrail_ports_check(unsigned uplinks, unsigned spine_uplinks, unsigned nics,
-                      unsigned lanes, char *why, size_t why_size);
+                      unsigned lanes, char *reason, size_t reason_size);
 
 #endif

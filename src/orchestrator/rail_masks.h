@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 typedef struct mrail_rail_masks {
-    uint32_t num, room; /* number of sets; room allocated for them */
-    uint32_t *lanes;    /* indexed by the number of the set */
-    uint32_t *numbers;  /* 2 x room entries, open addressing */
+    uint32_t num, allocated; /* number of sets, and of allocated entries */
+    uint32_t *lanes;         /* indexed by the number of the set */
+    uint32_t *numbers;       /* 2 x allocated entries, open addressing */
 } mrail_rail_masks_t;
 
 /* Frees the object's memory. A zero-initialised object is empty. */

@@ -45,7 +45,7 @@ static uint32_t routes_add_link(mrail_routes_t *routes,
     if (capacity == 0) {
         return CLOSED_LINK;
     }
-    assert(routes->num_links < routes->links_room);
+    assert(routes->num_links < routes->links_allocated);
     routes->links[routes->num_links] =
         (mrail_plan_link_t){.kind = kind, .a = a, .b = b, .capacity = capacity};
     routes->sets[routes->num_links] = routes_set(routes, kind, a);
@@ -210,7 +210,7 @@ static int routes_allocate_relays(mrail_routes_t *routes,
             return -ENOMEM;
         }
         routes->reach[IN] = routes->reach[OUT] + reach;
-        routes->links_room += 2 * reach;
+        routes->links_allocated += 2 * reach;
     }
     return 0;
 }
@@ -223,9 +223,9 @@ static int routes_allocate(mrail_routes_t *routes,
     uint32_t *next = malloc(2 * (ports + uplinks) * sizeof(*next));
 
     routes->ports[OUT] = next;
-    routes->links_room = 2 * (ports + uplinks + routes->num_ranks);
+    routes->links_allocated = 2 * (ports + uplinks + routes->num_ranks);
     for (uint32_t i = 0; i < routes->num_nodes; ++i) {
-        routes->links_room +=
+        routes->links_allocated +=
             (topo->nodes[i].pairwise != NULL)
                 ? MRAIL_PLAN_MAX_PAIRWISE * MRAIL_PLAN_MAX_PAIRWISE
                 : 0;
@@ -235,13 +235,13 @@ static int routes_allocate(mrail_routes_t *routes,
     }
     routes->nodes = calloc(routes->num_nodes, sizeof(*routes->nodes));
     routes->ranks = calloc(routes->num_ranks + 1, sizeof(*routes->ranks));
-    routes->links = calloc(routes->links_room, sizeof(*routes->links));
-    routes->sets = malloc(2 * routes->links_room * sizeof(*routes->sets));
+    routes->links = calloc(routes->links_allocated, sizeof(*routes->links));
+    routes->sets = malloc(2 * routes->links_allocated * sizeof(*routes->sets));
     if ((next == NULL) || (routes->nodes == NULL) || (routes->ranks == NULL) ||
         (routes->links == NULL) || (routes->sets == NULL)) {
         return -ENOMEM;
     }
-    routes->parents = routes->sets + routes->links_room;
+    routes->parents = routes->sets + routes->links_allocated;
     for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
         routes->ports[way] = next;
         next += ports;

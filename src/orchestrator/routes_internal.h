@@ -63,16 +63,16 @@ struct mrail_routes {
     routes_class_t *classes;
     uint32_t *ports[NUM_DIRECTIONS];   /* links, by node and rail */
     uint32_t *uplinks[NUM_DIRECTIONS]; /* links, by leaf group and rail */
-    uint32_t num_links, links_room;
+    uint32_t num_links, links_allocated;
     mrail_plan_link_t *links;
     uint32_t *sets, *parents; /* indexed by link */
-    uint32_t num_rows, rows_room;
+    uint32_t num_rows, rows_allocated;
     routes_row_t *rows;
     mrail_flows_slot_t *slots;
     /* The relay of each slot without branches and of each branch, or the rail
      * in the lane of the spine. */
     uint32_t *slot_relay, *branch_relay;
-    uint32_t num_branches, branches_room;
+    uint32_t num_branches, branches_allocated;
     mrail_flows_branch_t *branches;
 };
 

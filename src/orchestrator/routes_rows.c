@@ -18,7 +18,7 @@ static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
 {
     uint32_t lanes = routes->num_lanes, row = routes->num_rows++;
 
-    assert(row < routes->rows_room);
+    assert(row < routes->rows_allocated);
     routes->rows[row] = (routes_row_t){.kind = kind};
     memset(&routes->slots[(size_t)row * lanes], 0xff, /* no links, so closed */
            lanes * sizeof(*routes->slots));
@@ -62,18 +62,18 @@ static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
 
 static int routes_grow_branches(mrail_routes_t *routes)
 {
-    size_t room = (size_t)routes->branches_room * 2 + 64;
+    size_t allocated = (size_t)routes->branches_allocated * 2 + 64;
 
     if (routes->num_branches + MRAIL_FLOWS_MAX_BRANCHES <=
-        routes->branches_room) {
+        routes->branches_allocated) {
         return 0;
     }
-    if (!mrail_grow(&routes->branches, room, sizeof(*routes->branches)) ||
-        !mrail_grow(&routes->branch_relay, room,
+    if (!mrail_grow(&routes->branches, allocated, sizeof(*routes->branches)) ||
+        !mrail_grow(&routes->branch_relay, allocated,
                     sizeof(*routes->branch_relay))) {
         return -ENOMEM;
     }
-    routes->branches_room = (uint32_t)room;
+    routes->branches_allocated = (uint32_t)allocated;
     return 0;
 }
 
@@ -370,12 +370,12 @@ static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
 
 int mrail_routes_add_rows(mrail_routes_t *routes)
 {
-    routes->rows_room =
+    routes->rows_allocated =
         routes->num_ranks * NUM_DIRECTIONS * (NUM_DISTANCES + 1);
-    routes->rows = malloc((routes->rows_room + 1) * sizeof(*routes->rows));
-    routes->slots = malloc(((size_t)routes->rows_room + 1) * routes->num_lanes *
-                           sizeof(*routes->slots));
-    routes->slot_relay = malloc(((size_t)routes->rows_room + 1) *
+    routes->rows = malloc((routes->rows_allocated + 1) * sizeof(*routes->rows));
+    routes->slots = malloc(((size_t)routes->rows_allocated + 1) *
+                           routes->num_lanes * sizeof(*routes->slots));
+    routes->slot_relay = malloc(((size_t)routes->rows_allocated + 1) *
                                 routes->num_lanes * sizeof(uint32_t));
     if ((routes->rows == NULL) || (routes->slots == NULL) ||
         (routes->slot_relay == NULL)) {

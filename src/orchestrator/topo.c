@@ -86,15 +86,15 @@ int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node)
     if (topo->num_ranks == MRAIL_PLAN_MAX_RANKS) {
         return -ENOSPC;
     }
-    if (topo->num_ranks == topo->ranks_room) {
-        unsigned room = topo->ranks_room * 2 + 16;
+    if (topo->num_ranks == topo->ranks_allocated) {
+        unsigned allocated = topo->ranks_allocated * 2 + 16;
 
-        ranks = realloc(ranks, room * sizeof(*ranks));
+        ranks = realloc(ranks, allocated * sizeof(*ranks));
         if (ranks == NULL) {
             return -ENOMEM;
         }
         topo->ranks = ranks;
-        topo->ranks_room = room;
+        topo->ranks_allocated = allocated;
     }
     ranks[topo->num_ranks++] = (mrail_topo_rank_t){
         .node = node, .place = topo->nodes[node].num_ranks++};
@@ -112,20 +112,21 @@ static int topo_grow_reach(mrail_plan_topo_t *topo)
     size_t rails = MRAIL_PLAN_MAX_RAILS;
     mrail_topo_port_t *reach;
 
-    if (topo->reach_room >= topo->num_ranks) {
+    if (topo->reach_allocated >= topo->num_ranks) {
         return 0;
     }
-    reach = realloc(topo->reach, topo->ranks_room * rails * sizeof(*reach));
+    reach =
+        realloc(topo->reach, topo->ranks_allocated * rails * sizeof(*reach));
     if (reach == NULL) {
         return -ENOMEM;
     }
-    for (size_t i = topo->reach_room * rails; i < topo->ranks_room * rails;
-         ++i) {
+    for (size_t i = topo->reach_allocated * rails;
+         i < topo->ranks_allocated * rails; ++i) {
         reach[i] = (mrail_topo_port_t){.out = MRAIL_PLAN_UNLIMITED,
                                        .in = MRAIL_PLAN_UNLIMITED};
     }
     topo->reach = reach;
-    topo->reach_room = topo->ranks_room;
+    topo->reach_allocated = topo->ranks_allocated;
     return 0;
 }
 
@@ -148,7 +149,7 @@ int mrail_plan_topo_set_reach(mrail_plan_topo_t *topo, unsigned rank,
          r < (is_all ? topo->num_rails : rail + 1); ++r) {
         topo->ranks[rank].rails &= ~(1u << r);
         topo->ranks[rank].rails |= (out != 0) ? 1u << r : 0;
-        if (rank < topo->reach_room) {
+        if (rank < topo->reach_allocated) {
             topo->reach[(size_t)rank * MRAIL_PLAN_MAX_RAILS + r] =
                 (mrail_topo_port_t){.out = out, .in = in};
         }
@@ -162,7 +163,7 @@ mrail_topo_port_t mrail_topo_reach(const mrail_plan_topo_t *topo, unsigned rank,
     static const mrail_topo_port_t unlimited = {.out = MRAIL_PLAN_UNLIMITED,
                                                 .in = MRAIL_PLAN_UNLIMITED};
 
-    return (rank < topo->reach_room)
+    return (rank < topo->reach_allocated)
                ? topo->reach[(size_t)rank * MRAIL_PLAN_MAX_RAILS + rail]
                : unlimited;
 }

@@ -44,11 +44,11 @@ struct mrail_plan_topo {
     mrail_topo_spread_t **spreads;
     unsigned num_uplinks; /* uplinks of each leaf in `spreads`; 0 if there are
                            * none */
-    unsigned num_ranks, ranks_room;
+    unsigned num_ranks, ranks_allocated;
     mrail_topo_rank_t *ranks;
     /* by rank and rail, MRAIL_PLAN_MAX_RAILS each; NULL if all are unlimited */
     mrail_topo_port_t *reach;
-    unsigned reach_room; /* number of ranks */
+    unsigned reach_allocated; /* number of ranks */
     int has_hairpin, has_cross_rail;
 };
 

@@ -252,7 +252,7 @@ int mrail_iface_event_fd(mrail_iface_t *iface, int *fd_p);
  * caller must call progress first, or -EINVAL if there is no descriptor. If
  * wants_room is set, the descriptor also becomes readable when an operation
  * that returned -EAGAIN may succeed. */
-int mrail_iface_arm(mrail_iface_t *iface, int wants_room);
+int mrail_iface_arm(mrail_iface_t *iface, int wants_space);
 
 /* Addresses are opaque byte strings, whose lengths are fixed for an engine. */
 size_t mrail_iface_addr_size(const mrail_iface_t *iface);

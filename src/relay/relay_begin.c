@@ -228,7 +228,7 @@ static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
  * this function. */
 static int channels_init(mrail_relay_t *relay)
 {
-    int is_room = 1;
+    int has_space = 1;
 
     relay->num_outs = relay->num_ins = 0;
     for (size_t i = 0; i < relay->num_hops; ++i) {
@@ -238,7 +238,7 @@ static int channels_init(mrail_relay_t *relay)
             hop_set_out(relay, hop);
         }
         if ((hop->prev != MRAIL_RELAY_NONE) && !is_local(relay, hop->prev)) {
-            is_room = is_room && hop_set_in(relay, hop);
+            has_space = has_space && hop_set_in(relay, hop);
         }
     }
     for (uint32_t i = 0; i < relay->num_outs; ++i) {
@@ -247,7 +247,7 @@ static int channels_init(mrail_relay_t *relay)
     for (uint32_t i = 0; i < relay->num_ins; ++i) {
         relay->in_of[relay->ins[i].rank] = MRAIL_RELAY_NONE;
     }
-    return is_room ? 0 : -ENOSPC;
+    return has_space ? 0 : -ENOSPC;
 }
 
 /* ---- budgets ---- */
@@ -353,7 +353,7 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
     relay->num_to_post = relay->num_to_receive;
 }
 
-static int make_room(mrail_relay_t *relay, size_t num_hops)
+static int reserve(mrail_relay_t *relay, size_t num_hops)
 {
     if (num_hops > relay->max_hops) {
         if (!mrail_grow(&relay->hops, num_hops, sizeof(*relay->hops))) {
@@ -393,7 +393,7 @@ int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
     }
     ret = flows_count(relay, flows, num_flows, &num_hops);
     if (ret == 0) {
-        ret = make_room(relay, num_hops);
+        ret = reserve(relay, num_hops);
     }
     if (ret == 0) {
         ret = hops_init(relay, flows, num_flows);

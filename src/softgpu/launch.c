@@ -36,7 +36,7 @@ struct sgpu_launch {
     int is_started;
     mrail_ns_t busy_ns; /* sum over completed blocks */
     sgpu_mem_t **held;  /* memory that blocks use */
-    unsigned num_held, room;
+    unsigned num_held, capacity;
 };
 
 /* A thread that executes blocks. */
@@ -64,16 +64,16 @@ static int launch_hold(sgpu_launch_t *launch, sgpu_place_t *place)
             return 0;
         }
     }
-    if (launch->num_held == launch->room) {
-        unsigned room = MRAIL_MAX(8u, 2 * launch->room);
-        sgpu_mem_t **held = realloc(launch->held, room * sizeof(*held));
+    if (launch->num_held == launch->capacity) {
+        unsigned capacity = MRAIL_MAX(8u, 2 * launch->capacity);
+        sgpu_mem_t **held = realloc(launch->held, capacity * sizeof(*held));
 
         if (held == NULL) {
             sgpu_place_put(place);
             return -1;
         }
         launch->held = held;
-        launch->room = room;
+        launch->capacity = capacity;
     }
     launch->held[launch->num_held++] = place->mem;
     return 0;

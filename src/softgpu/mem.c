@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 static sgpu_mem_t **table;
-static unsigned num_mems, room;
+static unsigned num_mems, capacity;
 
 /* Returns the index of the first range that ends after the address. */
 static unsigned mem_search(uint64_t address)
@@ -84,15 +84,15 @@ int sgpu_mem_insert(sgpu_mem_t *mem)
 {
     unsigned i = mem_search(mem->base);
 
-    if (num_mems == room) {
-        unsigned grown = MRAIL_MAX(64u, 2 * room);
+    if (num_mems == capacity) {
+        unsigned grown = MRAIL_MAX(64u, 2 * capacity);
         sgpu_mem_t **larger = realloc(table, grown * sizeof(*table));
 
         if (larger == NULL) {
             return -1;
         }
         table = larger;
-        room = grown;
+        capacity = grown;
     }
     memmove(&table[i + 1], &table[i], (num_mems - i) * sizeof(*table));
     table[i] = mem;

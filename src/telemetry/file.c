@@ -228,7 +228,7 @@ static void file_unlist(mrail_tele_file_t *file)
 
 /* ---- writer ---- */
 
-static void file_make_room(const char *dir)
+static void file_reserve(const char *dir)
 {
     int count = mrail_tele_file_each(dir, MRAIL_TELE_ALL, NULL, NULL);
 
@@ -243,7 +243,7 @@ int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
     int ret;
 
     memset(file, 0, sizeof(*file));
-    file_make_room(dir);
+    file_reserve(dir);
     file_prefix(prefix, sizeof(prefix));
     ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx%s", dir,
                    prefix, (long)getpid(), (unsigned long long)id,

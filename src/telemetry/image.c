@@ -196,7 +196,7 @@ static uint32_t image_records(int fd, mrail_ring_record_t **records_p,
                               uint32_t *count_p)
 {
     mrail_follow_t follow;
-    uint32_t count = 0, room;
+    uint32_t count = 0, capacity;
     int ret;
 
     *records_p = NULL;
@@ -204,13 +204,13 @@ static uint32_t image_records(int fd, mrail_ring_record_t **records_p,
     if (mrail_follow_open_fd(&follow, fd) != MRAIL_PAGE_ALIVE) {
         return 0;
     }
-    room = follow.reader.num_records;
-    *records_p = malloc(room * sizeof(**records_p));
+    capacity = follow.reader.num_records;
+    *records_p = malloc(capacity * sizeof(**records_p));
     if (*records_p == NULL) {
         return 0;
     }
-    while (count < room) {
-        ret = mrail_follow_read(&follow, *records_p + count, room - count);
+    while (count < capacity) {
+        ret = mrail_follow_read(&follow, *records_p + count, capacity - count);
         if (ret <= 0) {
             break;
         }

@@ -18,7 +18,7 @@
 #define UPLINKS_VARIABLE "UCX_MRAIL_UPLINKS"
 #define DEFAULT_UPLINKS 8 /* same as MRAIL_UPLINKS_AUTO in src/rail/params.h */
 #define DEFAULT_NAME "udf"
-#define WHY_MAX 256
+#define REASON_MAX 256
 
 typedef struct options {
     unsigned dialect;      /* MRAIL_ACL_NUM_DIALECTS if not given */
@@ -203,13 +203,13 @@ typedef struct rules {
 static unsigned read_list(const char *option, const char *text,
                           acl_list_t *list, const char **words)
 {
-    char why[WHY_MAX];
+    char reason[REASON_MAX];
 
     if (text == NULL) {
         return 0;
     }
-    if (acl_list_names(text, list, why, sizeof(why)) != 0) {
-        mrail_tool_usage(ACL_COMMAND, "%s: %s", option, why);
+    if (acl_list_names(text, list, reason, sizeof(reason)) != 0) {
+        mrail_tool_usage(ACL_COMMAND, "%s: %s", option, reason);
     }
     for (unsigned i = 0; i < list->num; ++i) {
         words[i] = list->words[i];
@@ -220,17 +220,17 @@ static unsigned read_list(const char *option, const char *text,
 static void read_uplinks(rules_t *rules, const options_t *options)
 {
     unsigned num = rules->acl.num_uplinks;
-    char why[WHY_MAX];
+    char reason[REASON_MAX];
 
     if (options->next_hops != NULL &&
-        acl_list_next_hops(options->next_hops, num, &rules->next_hops, why,
-                           sizeof(why)) != 0) {
-        mrail_tool_usage(ACL_COMMAND, "--next-hops: %s", why);
+        acl_list_next_hops(options->next_hops, num, &rules->next_hops, reason,
+                           sizeof(reason)) != 0) {
+        mrail_tool_usage(ACL_COMMAND, "--next-hops: %s", reason);
     }
     if (options->uplink_ports != NULL) {
-        if (acl_list_names(options->uplink_ports, &rules->uplink_ports, why,
-                           sizeof(why)) != 0) {
-            mrail_tool_usage(ACL_COMMAND, "--uplink-ports: %s", why);
+        if (acl_list_names(options->uplink_ports, &rules->uplink_ports, reason,
+                           sizeof(reason)) != 0) {
+            mrail_tool_usage(ACL_COMMAND, "--uplink-ports: %s", reason);
         }
         if (rules->uplink_ports.num != num) {
             mrail_tool_usage(
@@ -277,19 +277,19 @@ static void read_rules(rules_t *rules, const options_t *options,
 
 static void check_rules(const mrail_acl_t *acl, const options_t *options)
 {
-    char why[WHY_MAX];
+    char reason[REASON_MAX];
     int ret;
 
     if (options->list) {
-        ret = mrail_acl_validate(acl, why, sizeof(why));
+        ret = mrail_acl_validate(acl, reason, sizeof(reason));
     } else if (options->spine_vrf) {
-        ret = mrail_acl_validate_vrfs(acl, why, sizeof(why));
+        ret = mrail_acl_validate_vrfs(acl, reason, sizeof(reason));
     } else {
         ret = mrail_acl_validate_dialect(
-            acl, (mrail_acl_dialect_t)options->dialect, why, sizeof(why));
+            acl, (mrail_acl_dialect_t)options->dialect, reason, sizeof(reason));
     }
     if (ret != 0) {
-        mrail_tool_usage(ACL_COMMAND, "%s", why);
+        mrail_tool_usage(ACL_COMMAND, "%s", reason);
     }
 }
 

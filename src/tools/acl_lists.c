@@ -10,15 +10,15 @@
 #include <string.h>
 
 /* Copies the text before the next comma into `part` and advances *text_p past
- * the comma. Returns NULL with a message in `why` if the text is empty or too
- * long. */
+ * the comma. Returns NULL with a message in `reason` if the text is empty or
+ * too long. */
 static const char *next_part(const char **text_p, char part[ACL_WORD_MAX],
-                             char *why, size_t size)
+                             char *reason, size_t size)
 {
     size_t length = strcspn(*text_p, ",");
 
     if (length == 0 || length >= ACL_WORD_MAX) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "'%.40s' must begin with a word of 1 to %d characters",
                  *text_p, ACL_WORD_MAX - 1);
         return NULL;
@@ -29,10 +29,11 @@ static const char *next_part(const char **text_p, char part[ACL_WORD_MAX],
     return part;
 }
 
-static int add(acl_list_t *list, const char *word, char *why, size_t size)
+static int add(acl_list_t *list, const char *word, char *reason, size_t size)
 {
     if (list->num == ACL_LIST_MAX) {
-        snprintf(why, size, "a list may have at most %d words", ACL_LIST_MAX);
+        snprintf(reason, size, "a list may have at most %d words",
+                 ACL_LIST_MAX);
         return -EINVAL;
     }
     snprintf(list->words[list->num++], ACL_WORD_MAX, "%s", word);
@@ -42,7 +43,7 @@ static int add(acl_list_t *list, const char *word, char *why, size_t size)
 /* ---- Names ---- */
 
 /* Expands "swp[1-4]". Modifies `part`. */
-static int add_range(acl_list_t *list, char *part, char *why, size_t size)
+static int add_range(acl_list_t *list, char *part, char *reason, size_t size)
 {
     char *open = strchr(part, '['), *dash = strchr(open, '-');
     char *close = strchr(open, ']');
@@ -50,14 +51,14 @@ static int add_range(acl_list_t *list, char *part, char *why, size_t size)
     int ret = 0;
 
     if (dash == NULL || close == NULL || dash > close) {
-        snprintf(why, size, "'%.40s': a range is written as swp[1-4]", part);
+        snprintf(reason, size, "'%.40s': a range is written as swp[1-4]", part);
         return -EINVAL;
     }
     *open = *dash = *close = '\0';
     if (mrail_number_uint(open + 1, 0, 100000, &first) != 0 ||
         mrail_number_uint(dash + 1, first, first + ACL_LIST_MAX - 1, &last) !=
             0) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "'%.20s[%.10s-%.10s]': expected two numbers, the lower one "
                  "first, and at most %d names",
                  part, open + 1, dash + 1, ACL_LIST_MAX);
@@ -69,26 +70,27 @@ static int add_range(acl_list_t *list, char *part, char *why, size_t size)
         snprintf(word, sizeof(word), "%s%u%s", part, (unsigned)first,
                  close + 1);
         if (strlen(word) >= ACL_WORD_MAX) {
-            snprintf(why, size, "'%.40s...' is too long for a name", word);
+            snprintf(reason, size, "'%.40s...' is too long for a name", word);
             return -EINVAL;
         }
-        ret = add(list, word, why, size);
+        ret = add(list, word, reason, size);
     }
     return ret;
 }
 
-int acl_list_names(const char *text, acl_list_t *list, char *why, size_t size)
+int acl_list_names(const char *text, acl_list_t *list, char *reason,
+                   size_t size)
 {
     char part[ACL_WORD_MAX];
     int ret = 0;
 
     list->num = 0;
     for (;; ++text) {
-        if (next_part(&text, part, why, size) == NULL) {
+        if (next_part(&text, part, reason, size) == NULL) {
             return -EINVAL;
         }
-        ret = (strchr(part, '[') != NULL) ? add_range(list, part, why, size)
-                                          : add(list, part, why, size);
+        ret = (strchr(part, '[') != NULL) ? add_range(list, part, reason, size)
+                                          : add(list, part, reason, size);
         if (ret != 0 || *text == '\0') {
             return ret;
         }
@@ -98,8 +100,8 @@ int acl_list_names(const char *text, acl_list_t *list, char *why, size_t size)
 /* ---- Next hops ---- */
 
 /* Parses "A", "A+STEP" or "A+STEPxN". Modifies `part`. */
-static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
-                    size_t size)
+static int add_hops(acl_list_t *list, unsigned uplinks, char *part,
+                    char *reason, size_t size)
 {
     char *plus = strchr(part, '+');
     char *times = (plus != NULL) ? strchr(plus, 'x') : NULL;
@@ -121,7 +123,7 @@ static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
          mrail_number_uint(plus + 1, 1, UINT16_MAX, &step) != 0) ||
         (times != NULL &&
          mrail_number_uint(times + 1, 1, ACL_LIST_MAX, &num) != 0)) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "'%.40s' is not a next hop; expected ADDRESS, ADDRESS+STEP or "
                  "ADDRESS+STEPxN",
                  whole);
@@ -131,9 +133,9 @@ static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
         char word[INET_ADDRSTRLEN];
 
         inet_ntop(AF_INET, &addr, word, sizeof(word));
-        ret = add(list, word, why, size);
+        ret = add(list, word, reason, size);
         if (num > 1 && ntohl(addr.s_addr) > UINT32_MAX - step) {
-            snprintf(why, size, "%s+%u: the next address is too large", word,
+            snprintf(reason, size, "%s+%u: the next address is too large", word,
                      (unsigned)step);
             return -EINVAL;
         }
@@ -143,14 +145,14 @@ static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
 }
 
 int acl_list_next_hops(const char *text, unsigned uplinks, acl_list_t *list,
-                       char *why, size_t size)
+                       char *reason, size_t size)
 {
     char part[ACL_WORD_MAX];
 
     list->num = 0;
     for (;; ++text) {
-        if (next_part(&text, part, why, size) == NULL ||
-            add_hops(list, uplinks, part, why, size) != 0) {
+        if (next_part(&text, part, reason, size) == NULL ||
+            add_hops(list, uplinks, part, reason, size) != 0) {
             return -EINVAL;
         }
         if (*text == '\0') {
@@ -158,7 +160,7 @@ int acl_list_next_hops(const char *text, unsigned uplinks, acl_list_t *list,
         }
     }
     if (list->num != uplinks) {
-        snprintf(why, size, "%u next hop%s, but %u uplink%s", list->num,
+        snprintf(reason, size, "%u next hop%s, but %u uplink%s", list->num,
                  (list->num == 1) ? "" : "s", uplinks,
                  (uplinks == 1) ? "" : "s");
         return -EINVAL;

@@ -13,16 +13,17 @@ typedef struct acl_list {
 } acl_list_t;
 
 /* Parses comma-separated words. "swp[1-4]" stands for swp1, swp2, swp3 and
- * swp4. Returns 0, or -EINVAL with a message in `why`. */
-int acl_list_names(const char *text, acl_list_t *list, char *why, size_t size);
+ * swp4. Returns 0, or -EINVAL with a message in `reason`. */
+int acl_list_names(const char *text, acl_list_t *list, char *reason,
+                   size_t size);
 
 /*
  * Parses comma-separated IPv4 addresses. "A+STEP" stands for A, A + STEP and so
  * on, one for each remaining uplink; "A+STEPxN" stands for N addresses. The
  * result must have one address per uplink. Returns 0, or -EINVAL with a message
- * in `why`.
+ * in `reason`.
  */
 int acl_list_next_hops(const char *text, unsigned uplinks, acl_list_t *list,
-                       char *why, size_t size);
+                       char *reason, size_t size);
 
 #endif

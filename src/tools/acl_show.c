@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHY_MAX 256
+#define REASON_MAX 256
 
 /* ---- The list ---- */
 
@@ -160,20 +160,20 @@ int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
     size_t length, size;
     char *text =
              mrail_tool_read(ACL_COMMAND, path, MRAIL_ACL_MAX_TEXT, &length),
-         *findings = NULL, why[WHY_MAX] = "";
+         *findings = NULL, reason[REASON_MAX] = "";
     FILE *stream = open_memstream(&findings, &size);
     mrail_acl_report_t report;
     int ret = -ENOMEM;
 
     if (stream != NULL) {
         ret = mrail_acl_check(dialect, text, length, uplinks, leaf_uplinks,
-                              stream, &report, why, sizeof(why));
+                              stream, &report, reason, sizeof(reason));
         ret = (fclose(stream) != 0) ? -ENOMEM : ret;
     }
     free(text);
     if (ret == -EINVAL) {
         free(findings);
-        mrail_tool_usage(ACL_COMMAND, "%s: %s", name, why);
+        mrail_tool_usage(ACL_COMMAND, "%s: %s", name, reason);
     }
     if (ret != 0 && ret != -ERANGE) {
         free(findings);

@@ -324,16 +324,16 @@ static void check_experts(const bench_t *bench)
 {
     unsigned np = (bench->np > 0) ? bench->np : 1;
     unsigned experts = bench->options.experts;
-    const char *why;
+    const char *reason;
 
     if (experts == 0 && bench->np == 0) {
         return;
     }
     experts = (experts > 0) ? experts : np;
-    why = mrail_bench_moe_refusal(experts, bench->options.top_k, np);
-    if (why != NULL) {
+    reason = mrail_bench_moe_refusal(experts, bench->options.top_k, np);
+    if (reason != NULL) {
         mrail_tool_usage(COMMAND, "%u experts on %u ranks: %s", experts, np,
-                         why);
+                         reason);
     }
 }
 

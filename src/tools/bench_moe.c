@@ -420,15 +420,15 @@ int mrail_bench_moe(const mrail_bench_options_t *options)
 {
     mrail_moe_run_t run = {.options = options};
     mrail_moe_t *moe = &run.layer.moe;
-    const char *why;
+    const char *reason;
     int wrong = 0;
 
     run_init(&run);
-    why = mrail_bench_moe_refusal(moe->experts, moe->top_k, moe->ranks);
-    if (why != NULL) {
+    reason = mrail_bench_moe_refusal(moe->experts, moe->top_k, moe->ranks);
+    if (reason != NULL) {
         if (run.layer.rank == 0) {
             fprintf(stderr, "mrail bench: %u experts on %u ranks: %s\n",
-                    moe->experts, moe->ranks, why);
+                    moe->experts, moe->ranks, reason);
         }
         return 1;
     }

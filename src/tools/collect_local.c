@@ -37,7 +37,7 @@ typedef struct gathering {
     uint64_t clock_ns; /* CLOCK_REALTIME minus CLOCK_MONOTONIC */
     uint64_t left;     /* bytes left for this host */
     found_t *found;
-    unsigned num_found, room;
+    unsigned num_found, capacity;
     group_t *groups;
     unsigned num_groups;
     int ret; /* 0, or -ENOMEM */
@@ -96,14 +96,16 @@ static void add_found(gathering_t *gathering, const char *path,
 {
     found_t *found;
 
-    if (gathering->num_found == gathering->room) {
-        unsigned room = (gathering->room == 0) ? 64 : 2 * gathering->room;
+    if (gathering->num_found == gathering->capacity) {
+        unsigned capacity =
+            (gathering->capacity == 0) ? 64 : 2 * gathering->capacity;
 
-        if (!mrail_grow(&gathering->found, room, sizeof(*gathering->found))) {
+        if (!mrail_grow(&gathering->found, capacity,
+                        sizeof(*gathering->found))) {
             gathering->ret = -ENOMEM;
             return;
         }
-        gathering->room = room;
+        gathering->capacity = capacity;
     }
     found = &gathering->found[gathering->num_found++];
     *found =

@@ -102,10 +102,10 @@ static void make_dir(const opening_t *opening)
     const char *parent =
         ((variable != NULL) && (*variable != '\0')) ? variable : "/tmp";
     /* A path must leave space for a file name. */
-    size_t room = sizeof(view->dir) - sizeof(COLLECT_EARLIER);
-    int length = snprintf(view->dir, room, "%s/mrail-archive.XXXXXX", parent);
+    size_t size = sizeof(view->dir) - sizeof(COLLECT_EARLIER);
+    int length = snprintf(view->dir, size, "%s/mrail-archive.XXXXXX", parent);
 
-    if ((length < 0) || ((size_t)length >= room)) {
+    if ((length < 0) || ((size_t)length >= size)) {
         mrail_tool_fail(opening->command,
                         "TMPDIR=%s is too long; set it to a shorter path",
                         parent);
@@ -114,7 +114,7 @@ static void make_dir(const opening_t *opening)
         mrail_tool_fail(opening->command, "cannot create a directory in %s: %s",
                         parent, strerror(errno));
     }
-    snprintf(view->earlier, sizeof(view->earlier), "%.*s/%s", (int)room,
+    snprintf(view->earlier, sizeof(view->earlier), "%.*s/%s", (int)size,
              view->dir, "earlier");
     start_cleaner(opening);
     if (mkdir(view->earlier, 0700) != 0) {

@@ -47,7 +47,7 @@ const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls)
 }
 
 void diagnose_add_compute(const diagnose_check_t *check,
-                          const diagnose_rank_t *rank, const char *why)
+                          const diagnose_rank_t *rank, const char *reason)
 {
     double delay = diagnose_delay_share(rank);
     double left_s = diagnose_seconds(left_at(rank->calls), check->now_ns);
@@ -66,7 +66,7 @@ void diagnose_add_compute(const diagnose_check_t *check,
                  "%s; it left its last collective %.1f s ago, is in state %c, "
                  "and waited for a core during %.0f %% of the time in which it "
                  "could have run",
-                 why, left_s, rank->state, 100 * delay);
+                 reason, left_s, rank->state, 100 * delay);
 }
 
 /* ---- wait ---- */
@@ -122,7 +122,7 @@ static void check_wait(const diagnose_check_t *check,
                        const diagnose_rank_t *rank)
 {
     const diagnose_rank_t *peer = awaited(check, rank);
-    char call[MRAIL_CALLS_NAME], why[280];
+    char call[MRAIL_CALLS_NAME], reason[280];
 
     if ((peer == NULL) || (check->lives && !peer->alive) ||
         (peer->state == 'T') || (peer->state == 't')) {
@@ -130,17 +130,17 @@ static void check_wait(const diagnose_check_t *check,
                  * finding */
     }
     mrail_calls_name(call, rank->calls->wait.kind);
-    snprintf(why, sizeof(why),
+    snprintf(reason, sizeof(reason),
              "rank %d waits for it in %s with tag %d for "
              "%.1f s",
              rank->rank, call, rank->calls->wait.tag,
              diagnose_seconds(rank->calls->wait.since, check->now_ns));
     if (is_cycle(check, rank)) {
         diagnose_add(check->report, DIAGNOSE_MISMATCH, peer->rank, NULL,
-                     "%s, and it waits for that rank in turn", why);
+                     "%s, and it waits for that rank in turn", reason);
     } else if ((diagnose_inside_of(peer->calls) == NULL) &&
                !mrail_calls_is_waiting(peer->calls)) {
-        diagnose_add_compute(check, peer, why);
+        diagnose_add_compute(check, peer, reason);
     }
 }
 
@@ -189,11 +189,11 @@ static unsigned collect(const diagnose_snapshot_t *snapshot,
 }
 
 static void check_group(const diagnose_check_t *check,
-                        const diagnose_group_t *group, uint64_t *room)
+                        const diagnose_group_t *group, uint64_t *scratch)
 {
     if (!diagnose_check_order(check, group)) {
         diagnose_check_hang(check, group);
-        diagnose_check_late(check, group, room);
+        diagnose_check_late(check, group, scratch);
     }
 }
 
@@ -203,12 +203,12 @@ int diagnose_check_calls(const diagnose_snapshot_t *snapshot,
     diagnose_check_t check = {snapshot, report, snapshot->now_ns, 0};
     size_t most = (size_t)snapshot->num_ranks * MRAIL_CALLS_COMMS + 1;
     diagnose_member_t *members = calloc(most, sizeof(*members));
-    uint64_t *room = calloc(snapshot->num_ranks + 1, sizeof(*room));
+    uint64_t *scratch = calloc(snapshot->num_ranks + 1, sizeof(*scratch));
     unsigned count, end;
 
-    if ((members == NULL) || (room == NULL)) {
+    if ((members == NULL) || (scratch == NULL)) {
         free(members);
-        free(room);
+        free(scratch);
         return -ENOMEM;
     }
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
@@ -220,12 +220,12 @@ int diagnose_check_calls(const diagnose_snapshot_t *snapshot,
              (end < count) && (members[end].comm->id == members[i].comm->id);
              ++end) {
         }
-        check_group(&check, &(diagnose_group_t){&members[i], end - i}, room);
+        check_group(&check, &(diagnose_group_t){&members[i], end - i}, scratch);
     }
     for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
         check_wait(&check, &snapshot->ranks[i]);
     }
     free(members);
-    free(room);
+    free(scratch);
     return 0;
 }

@@ -41,11 +41,11 @@ static inline const char *diagnose_comm_name(const mrail_calls_comm_t *comm)
 /* Returns a communicator in whose collective the rank is, or NULL. */
 const mrail_calls_comm_t *diagnose_inside_of(const mrail_calls_t *calls);
 
-/* Adds a finding that a rank runs outside MPI. `why` describes the ranks that
- * wait for it. If the rank is rarely scheduled on a core, but is not starved,
- * the time limit is twice as long. */
+/* Adds a finding that a rank runs outside MPI. `reason` describes the ranks
+ * that wait for it. If the rank is rarely scheduled on a core, but is not
+ * starved, the time limit is twice as long. */
 void diagnose_add_compute(const diagnose_check_t *check,
-                          const diagnose_rank_t *rank, const char *why);
+                          const diagnose_rank_t *rank, const char *reason);
 
 /* Looks for ranks that wait in a collective that other ranks have not
  * entered. */
@@ -58,8 +58,8 @@ int diagnose_check_order(const diagnose_check_t *check,
                          const diagnose_group_t *group);
 
 /* Looks for ranks that compute longer than the other ranks before each
- * collective. `room` is scratch memory with one element for each member. */
+ * collective. `scratch` is memory with one element for each member. */
 void diagnose_check_late(const diagnose_check_t *check,
-                         const diagnose_group_t *group, uint64_t *room);
+                         const diagnose_group_t *group, uint64_t *scratch);
 
 #endif

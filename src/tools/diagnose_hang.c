@@ -99,7 +99,7 @@ static int check_absent(const diagnose_check_t *check,
                         const diagnose_member_t *member, const hang_t *hang)
 {
     const diagnose_rank_t *rank = member->rank;
-    char call[MRAIL_CALLS_NAME], why[280];
+    char call[MRAIL_CALLS_NAME], reason[280];
 
     if ((check->lives && !rank->alive) || (rank->state == 'T') ||
         (rank->state == 't')) {
@@ -110,14 +110,14 @@ static int check_absent(const diagnose_check_t *check,
         return 0;
     }
     mrail_calls_name(call, hang->record->kind);
-    snprintf(why, sizeof(why),
+    snprintf(reason, sizeof(reason),
              "it has not entered %s, call %llu of %s, in which %s wait"
              "%s for %.1f s",
              call, (unsigned long long)hang->number,
              diagnose_comm_name(member->comm), hang->waiting,
              (hang->num_waiting == 1) ? "s" : "",
              diagnose_seconds(hang->since, check->now_ns));
-    diagnose_add_compute(check, rank, why);
+    diagnose_add_compute(check, rank, reason);
     return 1;
 }
 

@@ -67,17 +67,18 @@ static uint64_t computed(const mrail_calls_comm_t *comm, uint64_t from,
 
 /* Returns the median of the times that the other members computed. */
 static uint64_t computed_by_others(const diagnose_group_t *group, unsigned self,
-                                   uint64_t from, uint64_t to, uint64_t *room)
+                                   uint64_t from, uint64_t to,
+                                   uint64_t *scratch)
 {
     unsigned count = 0;
 
     for (unsigned i = 0; i < group->count; ++i) {
         if (i != self) {
-            room[count++] = computed(group->members[i].comm, from, to);
+            scratch[count++] = computed(group->members[i].comm, from, to);
         }
     }
-    qsort(room, count, sizeof(*room), uint64_order);
-    return room[count / 2];
+    qsort(scratch, count, sizeof(*scratch), uint64_order);
+    return scratch[count / 2];
 }
 
 /* The range of calls for which all members still have records. */
@@ -109,7 +110,7 @@ static window_t find_window(const diagnose_group_t *group)
 
 /* Returns in how many quarters of the window a rank was late. */
 static unsigned late_quarters(const diagnose_group_t *group, unsigned self,
-                              const window_t *window, uint64_t *room)
+                              const window_t *window, uint64_t *scratch)
 {
     uint64_t quarter = (window->to - window->from) / 4;
     unsigned late = 0;
@@ -117,7 +118,7 @@ static unsigned late_quarters(const diagnose_group_t *group, unsigned self,
     for (unsigned i = 0; i < 4; ++i) {
         uint64_t from = window->from + i * quarter, to = from + quarter;
         uint64_t own = computed(group->members[self].comm, from, to);
-        uint64_t others = computed_by_others(group, self, from, to, room);
+        uint64_t others = computed_by_others(group, self, from, to, scratch);
 
         late += (own > others) &&
                 ((double)(own - others) > LATE / 4 * (double)window->length_ns);
@@ -135,7 +136,7 @@ static int int64_order(const void *a, const void *b)
 /* Returns the time by which a rank computed longer than the other ranks,
  * without the largest and the smallest differences of single calls. */
 static int64_t trimmed_excess(const diagnose_group_t *group, unsigned self,
-                              const window_t *window, uint64_t *room)
+                              const window_t *window, uint64_t *scratch)
 {
     int64_t excess[MRAIL_CALLS_RECORDS], sum = 0;
     unsigned count = 0, trim;
@@ -143,7 +144,7 @@ static int64_t trimmed_excess(const diagnose_group_t *group, unsigned self,
     for (uint64_t n = window->from; n < window->to; ++n) {
         excess[count++] =
             (int64_t)gap_before(group->members[self].comm, n) -
-            (int64_t)computed_by_others(group, self, n, n + 1, room);
+            (int64_t)computed_by_others(group, self, n, n + 1, scratch);
     }
     qsort(excess, count, sizeof(*excess), int64_order);
     trim = count / LATE_TRIM;
@@ -154,10 +155,10 @@ static int64_t trimmed_excess(const diagnose_group_t *group, unsigned self,
 }
 
 static int is_late(const diagnose_group_t *group, unsigned self,
-                   const window_t *window, uint64_t *room)
+                   const window_t *window, uint64_t *scratch)
 {
-    return (late_quarters(group, self, window, room) >= LATE_QUARTERS) &&
-           ((double)trimmed_excess(group, self, window, room) >
+    return (late_quarters(group, self, window, scratch) >= LATE_QUARTERS) &&
+           ((double)trimmed_excess(group, self, window, scratch) >
             LATE_TRIMMED * (double)window->length_ns);
 }
 
@@ -224,7 +225,7 @@ static void add_late(const diagnose_check_t *check,
  * that the records cover too short a period. */
 static void check_late_by_sums(const diagnose_check_t *check,
                                const diagnose_group_t *group, unsigned self,
-                               uint64_t *room)
+                               uint64_t *scratch)
 {
     const diagnose_member_t *member = &group->members[self];
     double total_s = (double)check->snapshot->sample_ns / 1e9, own, others;
@@ -238,11 +239,11 @@ static void check_late_by_sums(const diagnose_check_t *check,
             return;
         }
         if (i != self) {
-            room[count++] = other->comm->computed - other->earlier->computed;
+            scratch[count++] = other->comm->computed - other->earlier->computed;
         }
     }
-    qsort(room, count, sizeof(*room), uint64_order);
-    others = (double)room[count / 2] / 1e9;
+    qsort(scratch, count, sizeof(*scratch), uint64_order);
+    others = (double)scratch[count / 2] / 1e9;
     own = (double)(member->comm->computed - member->earlier->computed) / 1e9;
     if ((total_s > 0) && (own - others > LATE * total_s) &&
         (member->comm->entered > member->earlier->entered + LATE_MIN_CALLS)) {
@@ -253,19 +254,19 @@ static void check_late_by_sums(const diagnose_check_t *check,
 }
 
 static late_t late_in(const diagnose_group_t *group, unsigned self,
-                      const window_t *window, uint64_t *room)
+                      const window_t *window, uint64_t *scratch)
 {
     uint64_t own =
         computed(group->members[self].comm, window->from, window->to);
     uint64_t others =
-        computed_by_others(group, self, window->from, window->to, room);
+        computed_by_others(group, self, window->from, window->to, scratch);
 
     return (late_t){(double)own / 1e9, (double)others / 1e9,
                     (double)window->length_ns / 1e9, window->to - window->from};
 }
 
 void diagnose_check_late(const diagnose_check_t *check,
-                         const diagnose_group_t *group, uint64_t *room)
+                         const diagnose_group_t *group, uint64_t *scratch)
 {
     window_t window = find_window(group);
 
@@ -274,9 +275,9 @@ void diagnose_check_late(const diagnose_check_t *check,
     }
     for (unsigned i = 0; i < group->count; ++i) {
         if (window.length_ns < LATE_MIN_NS) {
-            check_late_by_sums(check, group, i, room);
-        } else if (is_late(group, i, &window, room)) {
-            add_late(check, group, i, late_in(group, i, &window, room));
+            check_late_by_sums(check, group, i, scratch);
+        } else if (is_late(group, i, &window, scratch)) {
+            add_late(check, group, i, late_in(group, i, &window, scratch));
         }
     }
 }

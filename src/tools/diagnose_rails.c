@@ -1,5 +1,6 @@
 /*
- * Rails, lanes and paths of a process, from its telemetry page and its trace ring.
+ * Rails, lanes and paths of a process, from its telemetry page and its trace
+ * ring.
  */
 #include "config.h"
 #include "tools/diagnose.h"
@@ -147,8 +148,8 @@ static void fill_rates(const char *command, const char *path,
     free(records);
 }
 
-/* Returns the uplink that port rules give to data that this end sends on a lane,
- * or -1 without rules. */
+/* Returns the uplink that port rules give to data that this end sends on a
+ * lane, or -1 without rules. */
 static int uplink_of(const mrail_page_t *page, const mrail_page_lane_t *lane)
 {
     return ((page->uplinks == 0) || (page->uplinks > MRAIL_PORTS_MAX_UPLINKS) ||
@@ -238,11 +239,11 @@ static int take_path_event(const mrail_page_t *page,
 {
     unsigned slot;
     unsigned long long peer;
-    char from[16], to[16], why[64];
+    char from[16], to[16], reason[64];
     diagnose_path_t *path;
 
     if (sscanf(event->text, "path %u to peer %llx: %15s -> %15s (%63[^)])",
-               &slot, &peer, from, to, why) != 5) {
+               &slot, &peer, from, to, reason) != 5) {
         return 0;
     }
     path = path_of(rank, peer, slot);
@@ -255,7 +256,7 @@ static int take_path_event(const mrail_page_t *page,
         path->slot = slot;
         path->rail = rail_of(page, peer, slot);
         path->ago_ns = page->update_ns - event->time_ns;
-        snprintf(path->event, sizeof(path->event), "%s", why);
+        snprintf(path->event, sizeof(path->event), "%s", reason);
     }
     return 1;
 }

@@ -33,7 +33,7 @@ static void find(const char *command, const char *name, char *path, size_t size)
 mrail_fabric_t *mrail_tool_fabric(const char *command, const char *name,
                                   char **text_p, size_t *length_p)
 {
-    char path[MRAIL_TOOL_PATH_MAX], why[512] = "", *text;
+    char path[MRAIL_TOOL_PATH_MAX], reason[512] = "", *text;
     mrail_fabric_t *fabric;
     size_t length;
     int ret;
@@ -41,12 +41,12 @@ mrail_fabric_t *mrail_tool_fabric(const char *command, const char *name,
     find(command, name, path, sizeof(path));
     text = mrail_tool_read(command, path, MRAIL_FABRIC_MAX_TEXT, &length);
     ret = mrail_fabric_parse(mrail_tool_file_name(path), text, length, &fabric,
-                             why, sizeof(why));
+                             reason, sizeof(reason));
     if (ret == -EINVAL) {
-        mrail_tool_usage(command, "%s", why);
+        mrail_tool_usage(command, "%s", reason);
     }
     if (ret != 0) {
-        mrail_tool_fail(command, "%s", why);
+        mrail_tool_fail(command, "%s", reason);
     }
     if (text_p != NULL) {
         *text_p = text;

@@ -12,7 +12,7 @@
 static const char *const link_names[] = {"mesh", "switch", "none"};
 
 int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
-                          uint64_t *bytes_per_s_p, char *why, size_t size)
+                          uint64_t *bytes_per_s_p, char *reason, size_t size)
 {
     size_t length = strcspn(text, ":");
     uint64_t bytes_per_s = 0;
@@ -24,7 +24,7 @@ int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
             continue;
         }
         if ((text[length] == ':') &&
-            (mrail_rate_parse(text + length + 1, &bytes_per_s, why, size) !=
+            (mrail_rate_parse(text + length + 1, &bytes_per_s, reason, size) !=
              0)) {
             return -EINVAL;
         }
@@ -32,7 +32,7 @@ int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
         *bytes_per_s_p = bytes_per_s;
         return 0;
     }
-    snprintf(why, size,
+    snprintf(reason, size,
              "--gpu-link %s: expected mesh:RATE, switch:RATE or none, for "
              "example mesh:240MB/s",
              text);
@@ -43,16 +43,16 @@ int mrail_gpus_have_pairs(const mrail_gpus_options_t *options)
 {
     mrail_gpus_link_t link = MRAIL_GPUS_MESH;
     uint64_t bytes_per_s;
-    char why[128];
+    char reason[128];
 
     if (options->link != NULL) {
-        (void)mrail_gpus_parse_link(options->link, &link, &bytes_per_s, why,
-                                    sizeof(why));
+        (void)mrail_gpus_parse_link(options->link, &link, &bytes_per_s, reason,
+                                    sizeof(reason));
     }
     return link == MRAIL_GPUS_MESH;
 }
 
-int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
+int mrail_gpus_check(const mrail_gpus_options_t *options, char *reason,
                      size_t size)
 {
     mrail_gpus_link_t link;
@@ -64,20 +64,20 @@ int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
         ((options->link != NULL) || (options->pcie != NULL) ||
          (options->memory != 0) || (options->faults != NULL) ||
          options->peermem)) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "--gpu-link, --pcie, --gpu-memory, --gpu-fault and --peermem "
                  "require --gpus");
         return -EINVAL;
     }
     if (options->link != NULL) {
-        ret = mrail_gpus_parse_link(options->link, &link, &bytes_per_s, why,
+        ret = mrail_gpus_parse_link(options->link, &link, &bytes_per_s, reason,
                                     size);
     }
     if ((ret == 0) && (options->pcie != NULL)) {
-        ret = mrail_rate_parse(options->pcie, &bytes_per_s, why, size);
+        ret = mrail_rate_parse(options->pcie, &bytes_per_s, reason, size);
     }
     if ((ret == 0) && (options->faults != NULL)) {
-        ret = soft_file_read_faults(options->faults, &settings, why, size);
+        ret = soft_file_read_faults(options->faults, &settings, reason, size);
     }
     return (ret == 0) ? 0 : -EINVAL;
 }

@@ -27,16 +27,16 @@ typedef enum mrail_gpus_link {
 } mrail_gpus_link_t;
 
 /* Reads "mesh:RATE", "switch:RATE", "mesh", "switch" or "none". A rate of 0
- * means no limit. Returns 0, or -EINVAL with the reason in `why`. */
+ * means no limit. Returns 0, or -EINVAL with the cause in `reason`. */
 int mrail_gpus_parse_link(const char *text, mrail_gpus_link_t *link_p,
-                          uint64_t *bytes_per_s_p, char *why, size_t size);
+                          uint64_t *bytes_per_s_p, char *reason, size_t size);
 
 /* Returns 1 if the options request links between pairs of GPUs. */
 int mrail_gpus_have_pairs(const mrail_gpus_options_t *options);
 
 /* Checks the options, which need num > 0. Returns 0, or -EINVAL with the
  * reason. */
-int mrail_gpus_check(const mrail_gpus_options_t *options, char *why,
+int mrail_gpus_check(const mrail_gpus_options_t *options, char *reason,
                      size_t size);
 
 /* Expands to the rows of an option table. The arguments are the type of the

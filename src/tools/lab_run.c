@@ -266,14 +266,14 @@ static void check_lanes(const lab_t *lab)
 {
     const char *text = getenv(LAB_LANES);
     uint64_t lanes = 0;
-    char why[320];
+    char reason[320];
 
     if (lab->routing != MRAIL_ROUTE_ECMP &&
         (text == NULL || strcmp(text, "auto") == 0 ||
          mrail_number_uint(text, 1, MRAIL_PORTS_MAX_LANES, &lanes) == 0) &&
-        mrail_fabric_check_lanes(lab->fabric, (unsigned)lanes, why,
-                                 sizeof(why)) != 0) {
-        fprintf(stderr, "mrail lab: %s (" LAB_LANES ")\n", why);
+        mrail_fabric_check_lanes(lab->fabric, (unsigned)lanes, reason,
+                                 sizeof(reason)) != 0) {
+        fprintf(stderr, "mrail lab: %s (" LAB_LANES ")\n", reason);
     }
 }
 

@@ -121,15 +121,15 @@ void lab_state_load(const char *command, lab_t *lab)
 {
     mrail_fabric_t *fabric;
     size_t length, num;
-    char why[512];
+    char reason[512];
     uint8_t *is_up;
     void *text;
 
     *lab = (lab_t){.routing = read_settings(command).routing};
     text = read_all(command, LAB_DIR "/fabric", &length);
-    if (mrail_fabric_parse("fabric", text, length, &fabric, why, sizeof(why)) !=
-        0) {
-        mrail_tool_fail(command, "%s", why);
+    if (mrail_fabric_parse("fabric", text, length, &fabric, reason,
+                           sizeof(reason)) != 0) {
+        mrail_tool_fail(command, "%s", reason);
     }
     free(text);
     lab_init(lab, fabric);

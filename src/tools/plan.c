@@ -18,7 +18,7 @@
 #define DEFAULT_GAP_PPM 20000
 #define MIN_GAP_PPM 1000
 #define MAX_REPEAT 1000
-#define WHY_MAX 512
+#define REASON_MAX 512
 
 typedef struct options {
     const char *topo, *demand, *pattern, *svg, *save_topo, *save_demand;
@@ -126,13 +126,13 @@ static void parse_options(options_t *options, char **argv)
 /* ---- Input ---- */
 
 /* Exits. A parse error is a usage error; all other errors are failures. */
-static void end_on_error(int ret, const char *why)
+static void end_on_error(int ret, const char *reason)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
-        mrail_tool_usage(PLAN_COMMAND, "%s", why);
+        mrail_tool_usage(PLAN_COMMAND, "%s", reason);
     }
     if (ret != 0) {
-        mrail_tool_fail(PLAN_COMMAND, "%s", why);
+        mrail_tool_fail(PLAN_COMMAND, "%s", reason);
     }
 }
 
@@ -140,23 +140,23 @@ static void end_on_error(int ret, const char *why)
 static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
 {
     mrail_plan_topo_t *topo = NULL;
-    char why[WHY_MAX] = "", *text;
+    char reason[REASON_MAX] = "", *text;
     size_t length;
     int ret;
 
     if (strcmp(path, "this") == 0) {
-        end_on_error(plan_this_node(&text, why, sizeof(why)), why);
+        end_on_error(plan_this_node(&text, reason, sizeof(reason)), reason);
         length = strlen(text);
     } else {
         text =
             mrail_tool_read(PLAN_COMMAND, path, PLAN_TEXT_MAX_BYTES, &length);
     }
-    ret = plan_text_topo(mrail_tool_file_name(path), text, length, &topo, why,
-                         sizeof(why));
+    ret = plan_text_topo(mrail_tool_file_name(path), text, length, &topo,
+                         reason, sizeof(reason));
     if (ret != 0) {
         free(text);
     }
-    end_on_error(ret, why);
+    end_on_error(ret, reason);
     *text_p = text;
     return topo;
 }
@@ -165,18 +165,18 @@ static mrail_plan_demand_t *demands_of_file(plan_run_t *run, const char *path,
                                             unsigned num_ranks)
 {
     mrail_plan_demand_t *demands = NULL;
-    char why[WHY_MAX] = "";
+    char reason[REASON_MAX] = "";
     int ret;
 
     run->demand_text = mrail_tool_read(PLAN_COMMAND, path, PLAN_TEXT_MAX_BYTES,
                                        &run->demand_length);
     ret = plan_text_demands(mrail_tool_file_name(path), run->demand_text,
                             run->demand_length, num_ranks, &demands,
-                            &run->num_demands, why, sizeof(why));
+                            &run->num_demands, reason, sizeof(reason));
     if (ret != 0) {
         free(run->demand_text);
     }
-    end_on_error(ret, why);
+    end_on_error(ret, reason);
     return demands;
 }
 
@@ -185,19 +185,19 @@ demands_of_pattern(const options_t *options, unsigned num_ranks, size_t *num_p)
 {
     mrail_plan_demand_t *demands = NULL;
     plan_demand_pattern_t pattern;
-    char why[WHY_MAX] = "";
+    char reason[REASON_MAX] = "";
     int ret;
 
-    ret = plan_demand_parse(options->pattern, &pattern, why, sizeof(why));
+    ret = plan_demand_parse(options->pattern, &pattern, reason, sizeof(reason));
     if (ret == 0) {
         ret = plan_demand_make(&pattern, num_ranks, options->seed, &demands,
-                               num_p, why, sizeof(why));
+                               num_p, reason, sizeof(reason));
     }
     if (ret == -EINVAL || ret == -ENOSPC) {
         mrail_tool_usage(PLAN_COMMAND, "--pattern %s: %s", options->pattern,
-                         why);
+                         reason);
     }
-    end_on_error(ret, why);
+    end_on_error(ret, reason);
     return demands;
 }
 
@@ -245,21 +245,21 @@ static int compare_times(const void *a, const void *b)
 
 /* Exits because planning failed. If the message refers to a demand, it is
  * prefixed with that demand's line in the file. */
-static void fail_plan(const plan_run_t *run, const char *why)
+static void fail_plan(const plan_run_t *run, const char *reason)
 {
     size_t i = run->num_demands;
 
-    if (run->demand_text != NULL && sscanf(why, "demand %zu,", &i) == 1 &&
+    if (run->demand_text != NULL && sscanf(reason, "demand %zu,", &i) == 1 &&
         i < run->num_demands) {
         mrail_tool_fail(
             PLAN_COMMAND, "%s:%u: %s", mrail_tool_file_name(run->demand_name),
             plan_text_demand_line(run->demand_text, run->demand_length,
                                   mrail_plan_topo_num_ranks(run->topo),
                                   run->demands[i].from, run->demands[i].to),
-            why);
+            reason);
     }
     mrail_tool_fail(PLAN_COMMAND, "%s: %s",
-                    mrail_tool_file_name(run->topo_name), why);
+                    mrail_tool_file_name(run->topo_name), reason);
 }
 
 /* Returns the median planning time. Discards the warm start before each run, so
@@ -267,7 +267,7 @@ static void fail_plan(const plan_run_t *run, const char *why)
 static double plan_repeatedly(const plan_run_t *run)
 {
     double *times = calloc(run->repeat, sizeof(*times)), median;
-    char why[WHY_MAX] = "";
+    char reason[REASON_MAX] = "";
 
     if (times == NULL) {
         mrail_tool_fail(PLAN_COMMAND, "out of memory");
@@ -278,12 +278,12 @@ static double plan_repeatedly(const plan_run_t *run)
 
         mrail_plan_discard_warm_start(run->plan);
         begun_ns = mrail_clock_now();
-        ret = mrail_plan_make(run->plan, run->demands, run->num_demands, 0, why,
-                              sizeof(why));
+        ret = mrail_plan_make(run->plan, run->demands, run->num_demands, 0,
+                              reason, sizeof(reason));
         times[i] = (double)(mrail_clock_now() - begun_ns) / 1e9;
         if (ret != 0) {
             free(times);
-            fail_plan(run, (why[0] != '\0') ? why : strerror(-ret));
+            fail_plan(run, (reason[0] != '\0') ? reason : strerror(-ret));
         }
         mrail_tool_progress(PLAN_COMMAND, i + 1, run->repeat, "plans");
     }

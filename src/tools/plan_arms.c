@@ -259,14 +259,14 @@ static int compute(plan_arms_net_t *net, const arm_ops_t *ops, plan_arm_t *arm)
 
     *arm = (plan_arm_t){0};
     if (ops->needs_one_group && net->num_leaf_groups > 1) {
-        snprintf(arm->why, sizeof(arm->why),
+        snprintf(arm->reason, sizeof(arm->reason),
                  "the nodes are in several leaf groups, but the method "
                  "does not model uplinks");
         return 0;
     }
     plan_arms_net_clear(net);
     ret = ops->compute(net, arm);
-    if (arm->why[0] != '\0') {
+    if (arm->reason[0] != '\0') {
         arm->seconds = arm->relayed = 0;
         arm->steps = 0;
     }

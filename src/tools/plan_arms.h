@@ -16,7 +16,7 @@
 
 #include <stddef.h>
 
-#define PLAN_ARMS_WHY_MAX 128
+#define PLAN_ARMS_REASON_MAX 128
 
 typedef enum plan_arm_id {
     PLAN_ARM_DIRECT,   /* each demand undivided, on a path with the fewest
@@ -35,7 +35,7 @@ typedef struct plan_arm {
     unsigned steps; /* rounds or stages, one after the other; 0 if all bytes are
                      * sent at the same time */
     /* The reason why the method does not support the topology, or "". */
-    char why[PLAN_ARMS_WHY_MAX];
+    char reason[PLAN_ARMS_REASON_MAX];
 } plan_arm_t;
 
 /* Return the name of a method, and the label of its source in

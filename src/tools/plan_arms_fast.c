@@ -51,7 +51,7 @@ static void list_entries(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
             plan_arms_net_add_inside(net, i, kind);
         } else if (kind == PLAN_ARMS_RAILS && from == to) {
             snprintf(
-                arm->why, sizeof(arm->why),
+                arm->reason, sizeof(arm->reason),
                 "rank %u and rank %u are on one node and use rails, but stages "
                 "are only between nodes",
                 d->from, d->to);
@@ -71,19 +71,19 @@ static void list_entries(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
  * rails: bit 1 is set if the sender needs a relay, and bit 0 if the receiver
  * needs one. */
 static void fill_rails(plan_arms_net_t *net, entry_t *entry, uint32_t rails,
-                       unsigned relays, double *room)
+                       unsigned relays, double *residual)
 {
     const mrail_plan_demand_t *d = entry->demand;
 
     for (unsigned rail = 0; rail < net->num_rails; ++rail) {
         unsigned needs = 2u * !plan_arms_net_reaches(net, d->from, rail) +
                          !plan_arms_net_reaches(net, d->to, rail);
-        double bytes = MRAIL_MIN(entry->left, room[rail]);
+        double bytes = MRAIL_MIN(entry->left, residual[rail]);
 
         if (((rails >> rail) & 1) && needs == relays && bytes > 0) {
             plan_arms_net_add_rail(net, d, rail, bytes);
             entry->left -= bytes;
-            room[rail] -= bytes;
+            residual[rail] -= bytes;
         }
     }
 }
@@ -94,14 +94,14 @@ static void fill_rails(plan_arms_net_t *net, entry_t *entry, uint32_t rails,
 static void balance(plan_arms_net_t *net, entry_t *entries, size_t num,
                     uint32_t rails, double bytes)
 {
-    double room[MRAIL_PLAN_MAX_RAILS];
+    double residual[MRAIL_PLAN_MAX_RAILS];
 
     for (unsigned rail = 0; rail < net->num_rails; ++rail) {
-        room[rail] = bytes / __builtin_popcount(rails);
+        residual[rail] = bytes / __builtin_popcount(rails);
     }
     for (unsigned relays = 0; relays < 4; ++relays) {
         for (size_t i = 0; i < num; ++i) {
-            fill_rails(net, &entries[i], rails, relays, room);
+            fill_rails(net, &entries[i], rails, relays, residual);
         }
     }
     /* Ignore rounding errors. */
@@ -138,7 +138,7 @@ static void balance_tiles(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
 {
     size_t first = 0, end;
 
-    for (; first < fast->num_entries && arm->why[0] == '\0'; first = end) {
+    for (; first < fast->num_entries && arm->reason[0] == '\0'; first = end) {
         size_t tile = fast->entries[first].tile;
         uint32_t rails = UINT32_MAX;
 
@@ -168,7 +168,7 @@ static int compute(plan_arms_net_t *net, fast_t *fast, plan_arm_t *arm)
 
     list_entries(net, fast, arm);
     balance_tiles(net, fast, arm);
-    if (arm->why[0] != '\0') {
+    if (arm->reason[0] != '\0') {
         return 0;
     }
     ret = plan_arms_stages(fast->bytes, fast->seconds_per_byte, net->num_nodes,
@@ -187,7 +187,7 @@ int plan_arm_fast(plan_arms_net_t *net, plan_arm_t *arm)
 
     if (net->num_nodes > PLAN_ARMS_MAX_STAGE_NODES) {
         snprintf(
-            arm->why, sizeof(arm->why),
+            arm->reason, sizeof(arm->reason),
             "there are %u nodes, but stages can be computed for at most %u",
             net->num_nodes, PLAN_ARMS_MAX_STAGE_NODES);
         return 0;

@@ -25,7 +25,7 @@ static inline void plan_arm_no_rail(plan_arm_t *arm,
                                     const mrail_plan_demand_t *demand)
 {
     snprintf(
-        arm->why, sizeof(arm->why),
+        arm->reason, sizeof(arm->reason),
         "rank %u and rank %u have no common rail, and the method has no other "
         "path",
         demand->from, demand->to);

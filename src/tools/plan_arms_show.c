@@ -49,8 +49,8 @@ void plan_arms_show(const plan_run_t *run)
 
         snprintf(name, sizeof(name), "%s%s", plan_arm_name(id),
                  plan_arm_is_bound(id) ? " (bound)" : "");
-        if (arm->why[0] != '\0') {
-            printf("%-16s %12s  %s\n", name, "not supported:", arm->why);
+        if (arm->reason[0] != '\0') {
+            printf("%-16s %12s  %s\n", name, "not supported:", arm->reason);
         } else {
             print_row(run, name, arm);
         }
@@ -66,8 +66,8 @@ static void print_arm(mrail_json_t *json, const plan_run_t *run,
     mrail_json_string(json, "method", plan_arm_name(id));
     mrail_json_string(json, "source", plan_arm_source(id));
     mrail_json_bool(json, "is_bound", plan_arm_is_bound(id));
-    if (arm->why[0] != '\0') {
-        mrail_json_string(json, "not_served", arm->why);
+    if (arm->reason[0] != '\0') {
+        mrail_json_string(json, "not_served", arm->reason);
     } else {
         mrail_json_real(json, "time_s", arm->seconds, 17);
         mrail_json_real(json, "over_bound", over_bound(run, arm->seconds), 9);

@@ -70,6 +70,6 @@ double plan_gap(double value, double bound);
  * nearest rail, or one rank per rail if there are no GPUs. Returns 0; or
  * -ENOTSUP (built without hwloc), -ENODEV (no RDMA device), -ENOMEM or another
  * -errno, with a message. */
-int plan_this_node(char **text_p, char *why, size_t size);
+int plan_this_node(char **text_p, char *reason, size_t size);
 
 #endif

@@ -23,14 +23,14 @@ typedef struct generator {
     uint64_t *weights;
     uint32_t *order; /* ranks or experts in an order determined by the seed */
     mrail_plan_demand_t *demands;
-    size_t num, room;
-    char *why;
-    size_t why_size;
+    size_t num, allocated;
+    char *reason;
+    size_t reason_size;
 } generator_t;
 
 typedef struct kind_ops {
     /* Called before the first row. Returns 0, or -errno with a message in
-     * maker->why. May be NULL. */
+     * maker->reason. May be NULL. */
     int (*prepare)(generator_t *generator);
     /* Fills maker->row, which is initially zero. The sender's own entry
      * is ignored. */
@@ -122,7 +122,7 @@ static int prepare_moe(generator_t *generator)
     uint64_t sum = 0, *sorted;
 
     if (pattern->k > generator->experts) {
-        snprintf(generator->why, generator->why_size,
+        snprintf(generator->reason, generator->reason_size,
                  "k=%llu: a token goes to k different experts, but there are "
                  "only %u",
                  (unsigned long long)pattern->k, generator->experts);
@@ -287,7 +287,7 @@ static int prepare_incast(generator_t *generator)
     if (pattern->receivers + pattern->senders > generator->num_ranks ||
         pattern->receivers == generator->num_ranks) {
         snprintf(
-            generator->why, generator->why_size,
+            generator->reason, generator->reason_size,
             "%llu receivers and %llu senders are too many: there are %u ranks, "
             "and a rank cannot be both",
             (unsigned long long)pattern->receivers,
@@ -338,16 +338,16 @@ static const kind_ops_t kinds[PLAN_DEMAND_NUM_KINDS] = {
 /* Appends the row to the demands and clears it. */
 static int take_row(generator_t *generator, unsigned from)
 {
-    if (generator->room - generator->num < generator->num_ranks) {
-        size_t room = 2 * generator->room + generator->num_ranks;
+    if (generator->allocated - generator->num < generator->num_ranks) {
+        size_t allocated = 2 * generator->allocated + generator->num_ranks;
         mrail_plan_demand_t *demands =
-            realloc(generator->demands, room * sizeof(*demands));
+            realloc(generator->demands, allocated * sizeof(*demands));
 
         if (demands == NULL) {
             return -ENOMEM;
         }
         generator->demands = demands;
-        generator->room = room;
+        generator->allocated = allocated;
     }
     generator->row[from] = 0;
     for (unsigned to = 0; to < generator->num_ranks; ++to) {
@@ -358,7 +358,7 @@ static int take_row(generator_t *generator, unsigned from)
         }
     }
     if (generator->num > PLAN_DEMAND_MAX) {
-        snprintf(generator->why, generator->why_size,
+        snprintf(generator->reason, generator->reason_size,
                  "the demands have more than %zu pairs of ranks",
                  PLAN_DEMAND_MAX);
         return -ENOSPC;
@@ -391,13 +391,13 @@ static int make(generator_t *generator)
 
 int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
                      uint64_t seed, mrail_plan_demand_t **demands_p,
-                     size_t *num_p, char *why, size_t size)
+                     size_t *num_p, char *reason, size_t size)
 {
     generator_t generator = {.pattern = pattern,
                              .num_ranks = num_ranks,
                              .seed = seed,
-                             .why = why,
-                             .why_size = size};
+                             .reason = reason,
+                             .reason_size = size};
     int ret;
 
     if (pattern->kind == PLAN_DEMAND_MOE) {
@@ -407,7 +407,7 @@ int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
     }
     ret = make(&generator);
     if (ret == -ENOMEM) {
-        snprintf(why, size, "out of memory for the demands of %u ranks",
+        snprintf(reason, size, "out of memory for the demands of %u ranks",
                  num_ranks);
     }
     if (ret == 0) {

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAN_DEMAND_WHY_MAX 384
+#define PLAN_DEMAND_REASON_MAX 384
 #define PLAN_DEMAND_MAX ((size_t)1 << 24) /* maximum number of demands */
 #define PLAN_PPM 1000000u
 
@@ -51,7 +51,7 @@ typedef struct plan_demand_pattern {
  * "zipf:exponent=1.2,size=16m". Omitted settings have defaults. Returns 0, or
  * -EINVAL with a message. */
 int plan_demand_parse(const char *text, plan_demand_pattern_t *pattern_p,
-                      char *why, size_t size);
+                      char *reason, size_t size);
 
 /* Prints one line per pattern for the help text, with its settings and their
  * defaults. */
@@ -63,7 +63,7 @@ void plan_demand_help(void (*print)(void *arg, const char *line), void *arg);
  * -ENOSPC (more than PLAN_DEMAND_MAX demands) or -ENOMEM, with a message. */
 int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
                      uint64_t seed, mrail_plan_demand_t **demands_p,
-                     size_t *num_p, char *why, size_t size);
+                     size_t *num_p, char *reason, size_t size);
 
 /* Computes Zipf's law: weights[i] = 2^40 / (i + 1)^exponent, at least 1. The
  * relative error is at most 10^-6 for weights above 2^20. num <= 65536,

@@ -145,7 +145,7 @@ static int read_value(const setting_t *setting, const char *text,
 
 /* Parses "NAME=VALUE". Modifies `word`. */
 static int read_setting(plan_demand_pattern_t *pattern, char *word,
-                        unsigned *seen, char *why, size_t size)
+                        unsigned *seen, char *reason, size_t size)
 {
     const setting_t *settings = kinds[pattern->kind].settings;
     char *equals = strchr(word, '=');
@@ -159,32 +159,33 @@ static int read_setting(plan_demand_pattern_t *pattern, char *word,
         ++i;
     }
     if (equals == NULL || settings[i].name == NULL) {
-        int used = snprintf(why, size, "'%.40s' is not a setting of %s; the %s",
-                            word, kinds[pattern->kind].name,
-                            (settings[1].name != NULL) ? "settings are"
-                                                       : "setting is");
+        int used = snprintf(
+            reason, size, "'%.40s' is not a setting of %s; the %s", word,
+            kinds[pattern->kind].name,
+            (settings[1].name != NULL) ? "settings are" : "setting is");
 
         for (i = 0; settings[i].name != NULL && (size_t)used < size; ++i) {
-            used += snprintf(why + used, size - (size_t)used, "%s %s=VALUE",
+            used += snprintf(reason + used, size - (size_t)used, "%s %s=VALUE",
                              (i > 0) ? "," : "", settings[i].name);
         }
         return -EINVAL;
     }
     if (*seen & (1u << i)) {
-        snprintf(why, size, "'%s' may appear only once", word);
+        snprintf(reason, size, "'%s' may appear only once", word);
         return -EINVAL;
     }
     *seen |= 1u << i;
     if (read_value(&settings[i], equals + 1, field_of(pattern, &settings[i]),
                    wanted, sizeof(wanted)) != 0) {
-        snprintf(why, size, "%s=%.40s: expected %s", word, equals + 1, wanted);
+        snprintf(reason, size, "%s=%.40s: expected %s", word, equals + 1,
+                 wanted);
         return -EINVAL;
     }
     return 0;
 }
 
 static int find_kind(const char *name, plan_demand_pattern_t *pattern,
-                     char *why, size_t size)
+                     char *reason, size_t size)
 {
     int used;
 
@@ -197,25 +198,25 @@ static int find_kind(const char *name, plan_demand_pattern_t *pattern,
             return 0;
         }
     }
-    used =
-        snprintf(why, size, "'%.40s' is not a pattern; the patterns are", name);
+    used = snprintf(reason, size, "'%.40s' is not a pattern; the patterns are",
+                    name);
     for (unsigned i = 0; i < PLAN_DEMAND_NUM_KINDS && (size_t)used < size;
          ++i) {
-        used += snprintf(why + used, size - (size_t)used, "%s %s",
+        used += snprintf(reason + used, size - (size_t)used, "%s %s",
                          (i > 0) ? "," : "", kinds[i].name);
     }
     return -EINVAL;
 }
 
 int plan_demand_parse(const char *text, plan_demand_pattern_t *pattern_p,
-                      char *why, size_t size)
+                      char *reason, size_t size)
 {
     plan_demand_pattern_t pattern;
     char copy[256], *settings;
     unsigned seen = 0;
 
     if (strlen(text) >= sizeof(copy)) {
-        snprintf(why, size, "'%.40s...' is longer than %zu bytes", text,
+        snprintf(reason, size, "'%.40s...' is longer than %zu bytes", text,
                  sizeof(copy) - 1);
         return -EINVAL;
     }
@@ -224,7 +225,7 @@ int plan_demand_parse(const char *text, plan_demand_pattern_t *pattern_p,
     if (settings != NULL) {
         *settings++ = '\0';
     }
-    if (find_kind(copy, &pattern, why, size) != 0) {
+    if (find_kind(copy, &pattern, reason, size) != 0) {
         return -EINVAL;
     }
     while (settings != NULL) {
@@ -233,7 +234,7 @@ int plan_demand_parse(const char *text, plan_demand_pattern_t *pattern_p,
         if (next != NULL) {
             *next++ = '\0';
         }
-        if (read_setting(&pattern, settings, &seen, why, size) != 0) {
+        if (read_setting(&pattern, settings, &seen, reason, size) != 0) {
             return -EINVAL;
         }
         settings = next;

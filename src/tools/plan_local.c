@@ -14,10 +14,10 @@
 
 #ifndef HAVE_HWLOC
 
-int plan_this_node(char **text_p, char *why, size_t size)
+int plan_this_node(char **text_p, char *reason, size_t size)
 {
     snprintf(
-        why, size,
+        reason, size,
         "--topo this requires a build with hwloc (install libhwloc-dev and "
         "rebuild mrail); give --topo FILE");
     return -ENOTSUP;
@@ -189,7 +189,7 @@ static void write_ranks(machine_t *machine, FILE *stream)
 
 /* ---- Topology ---- */
 
-static int write_machine(machine_t *machine, FILE *stream, char *why,
+static int write_machine(machine_t *machine, FILE *stream, char *reason,
                          size_t size)
 {
     unsigned all;
@@ -197,7 +197,7 @@ static int write_machine(machine_t *machine, FILE *stream, char *why,
     find_rails(machine, &all);
     if (all == 0) {
         snprintf(
-            why, size,
+            reason, size,
             "--topo this: this machine has no RDMA device; give --topo FILE");
         return -ENODEV;
     }
@@ -207,7 +207,7 @@ static int write_machine(machine_t *machine, FILE *stream, char *why,
         double gbps = rail_rate(machine, machine->rails[r]);
 
         if (gbps <= 0) {
-            snprintf(why, size,
+            snprintf(reason, size,
                      "--topo this: the rate of %s is unknown; give --topo FILE",
                      machine->rails[r]->name);
             return -ENODEV;
@@ -225,7 +225,7 @@ static int load(hwloc_topology_t hwloc)
     return hwloc_topology_load(hwloc);
 }
 
-int plan_this_node(char **text_p, char *why, size_t size)
+int plan_this_node(char **text_p, char *reason, size_t size)
 {
     machine_t machine = {.num_rails = 0};
     char *text = NULL;
@@ -233,20 +233,20 @@ int plan_this_node(char **text_p, char *why, size_t size)
     FILE *stream;
     int ret = -ENOMEM;
 
-    snprintf(why, size, "--topo this: hwloc: out of memory");
+    snprintf(reason, size, "--topo this: hwloc: out of memory");
     if (hwloc_topology_init(&machine.hwloc) != 0) {
         return ret;
     }
     if (load(machine.hwloc) != 0) {
         ret = -errno;
-        snprintf(why, size, "--topo this: hwloc: %s", strerror(errno));
+        snprintf(reason, size, "--topo this: hwloc: %s", strerror(errno));
         goto out;
     }
     stream = open_memstream(&text, &length);
     if (stream == NULL) {
         goto out;
     }
-    ret = write_machine(&machine, stream, why, size);
+    ret = write_machine(&machine, stream, reason, size);
     if (fclose(stream) != 0 && ret == 0) {
         ret = -ENOMEM;
     }

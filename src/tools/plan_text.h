@@ -21,16 +21,16 @@
 #define PLAN_TEXT_MAX_DEMANDS ((size_t)1 << 24)
 /* maximum bytes of all demands */
 #define PLAN_TEXT_MAX_TOTAL ((uint64_t)1 << 62)
-#define PLAN_TEXT_WHY_MAX 384
+#define PLAN_TEXT_REASON_MAX 384
 
 /* Like mrail_topo_text_read(), without the line numbers. The caller destroys
  * the topology. */
 static inline int plan_text_topo(const char *name, const char *text,
                                  size_t length, mrail_plan_topo_t **topo_p,
-                                 char *why, size_t size)
+                                 char *reason, size_t size)
 {
     mrail_topo_text_t result = {.topo = NULL};
-    int ret = mrail_topo_text_read(name, text, length, &result, why, size);
+    int ret = mrail_topo_text_read(name, text, length, &result, reason, size);
 
     *topo_p = (ret == 0) ? result.topo : *topo_p;
     result.topo = NULL;
@@ -44,7 +44,7 @@ static inline int plan_text_topo(const char *name, const char *text,
  * (NULL if there are none); or an error as for mrail_topo_text_read(). */
 int plan_text_demands(const char *name, const char *text, size_t length,
                       unsigned num_ranks, mrail_plan_demand_t **demands_p,
-                      size_t *num_p, char *why, size_t size);
+                      size_t *num_p, char *reason, size_t size);
 
 /* Returns the number of the first line of a valid text that has bytes for this
  * pair of ranks, or 0 if there is none. */

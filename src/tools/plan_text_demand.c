@@ -27,31 +27,32 @@ typedef struct reader {
     unsigned *alone; /* first entry for each sender, or 0 */
     unsigned several;
     entry_t *entries; /* entries[0] is unused */
-    size_t num, room;
+    size_t num, allocated;
     mrail_text_line_t *line;
     /* bytes of all entries */
     uint64_t total;
     uint64_t *row; /* the current sender's row */
     mrail_plan_demand_t *demands;
-    size_t num_demands, demand_room;
+    size_t num_demands, demands_allocated;
 } reader_t;
 
 /* Enlarges the array if necessary, so that another item fits after the first
  * `num` items. */
-static int grow(void **items_p, size_t num, size_t *room_p, size_t item_size)
+static int grow(void **items_p, size_t num, size_t *allocated_p,
+                size_t item_size)
 {
-    size_t room = (*room_p == 0) ? 64 : 2 * *room_p;
+    size_t allocated = (*allocated_p == 0) ? 64 : 2 * *allocated_p;
     void *items;
 
-    if (num < *room_p) {
+    if (num < *allocated_p) {
         return 0;
     }
-    items = realloc(*items_p, room * item_size);
+    items = realloc(*items_p, allocated * item_size);
     if (items == NULL) {
         return -ENOMEM;
     }
     *items_p = items;
-    *room_p = room;
+    *allocated_p = allocated;
     return 0;
 }
 
@@ -61,7 +62,7 @@ static int add_entry(reader_t *reader, const entry_t *entry)
                          ? &reader->alone[entry->first_from]
                          : &reader->several;
     void *entries = reader->entries;
-    int ret = grow(&entries, reader->num, &reader->room, sizeof(*entry));
+    int ret = grow(&entries, reader->num, &reader->allocated, sizeof(*entry));
 
     if (ret != 0) {
         return ret;
@@ -190,7 +191,7 @@ static int add_demand(reader_t *reader, unsigned from, unsigned to)
                                "the demands have more than %zu pairs of ranks",
                                PLAN_TEXT_MAX_DEMANDS);
     }
-    ret = grow(&demands, reader->num_demands, &reader->demand_room,
+    ret = grow(&demands, reader->num_demands, &reader->demands_allocated,
                sizeof(*reader->demands));
     if (ret == 0) {
         reader->demands = demands;
@@ -234,7 +235,7 @@ static int sum_rows(reader_t *reader)
 
 int plan_text_demands(const char *name, const char *text, size_t length,
                       unsigned num_ranks, mrail_plan_demand_t **demands_p,
-                      size_t *num_p, char *why, size_t size)
+                      size_t *num_p, char *reason, size_t size)
 {
     reader_t reader = {.num_ranks = num_ranks, .num = 1};
     int ret = -ENOMEM;
@@ -242,10 +243,11 @@ int plan_text_demands(const char *name, const char *text, size_t length,
     reader.alone = calloc(num_ranks, sizeof(*reader.alone));
     reader.row = calloc(num_ranks, sizeof(*reader.row));
     if (reader.alone == NULL || reader.row == NULL) {
-        snprintf(why, size, "%.*s:1: out of memory", MRAIL_TEXT_MAX_NAME, name);
+        snprintf(reason, size, "%.*s:1: out of memory", MRAIL_TEXT_MAX_NAME,
+                 name);
     } else {
         ret = mrail_text_each(name, text, length, PLAN_TEXT_MAX_BYTES,
-                              read_line, &reader, why, size);
+                              read_line, &reader, reason, size);
     }
     if (ret == 0) {
         *demands_p = reader.demands;
@@ -289,9 +291,9 @@ unsigned plan_text_demand_line(const char *text, size_t length,
                                unsigned num_ranks, unsigned from, unsigned to)
 {
     finder_t finder = {.num_ranks = num_ranks, .from = from, .to = to};
-    char why[PLAN_TEXT_WHY_MAX];
+    char reason[PLAN_TEXT_REASON_MAX];
 
     (void)mrail_text_each("", text, length, PLAN_TEXT_MAX_BYTES, find_line,
-                          &finder, why, sizeof(why));
+                          &finder, reason, sizeof(reason));
     return finder.number;
 }

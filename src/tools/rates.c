@@ -11,7 +11,7 @@
 #define MIN_BYTES UINT64_C(1000)
 #define MAX_BYTES UINT64_C(1000000000000)
 
-int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
+int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *reason,
                      size_t size)
 {
     uint64_t bits;
@@ -26,13 +26,13 @@ int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
         *bytes_per_s_p = bits / 8;
     } else if (ret == -ERANGE) {
         snprintf(
-            why, size,
+            reason, size,
             "rate '%s' must be between 1kB/s and 1000GB/s; to stop a rail, use "
             "'mrail soft ctl down'",
             text);
     } else {
         snprintf(
-            why, size,
+            reason, size,
             "'%s' is not a rate; expected bytes or bits per second, such as "
             "100MB/s or 800Mb/s (100M is 100MB/s), or 'max'",
             text);
@@ -42,7 +42,7 @@ int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
 }
 
 int mrail_rates_parse(const char *list, unsigned num_rails,
-                      uint64_t *rates_bytes_per_s, char *why, size_t size)
+                      uint64_t *rates_bytes_per_s, char *reason, size_t size)
 {
     unsigned count = 1, n = 0;
     char word[32];
@@ -51,7 +51,7 @@ int mrail_rates_parse(const char *list, unsigned num_rails,
         count += (*p == ',');
     }
     if (count != 1 && count != num_rails) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "--rate has %u rates for %u rails; give one, or one for each "
                  "rail",
                  count, num_rails);
@@ -66,7 +66,7 @@ int mrail_rates_parse(const char *list, unsigned num_rails,
         snprintf(word, sizeof(word), "%.*s%s",
                  (int)MRAIL_MIN(length, sizeof(word) - 5), p,
                  (length > sizeof(word) - 5) ? "..." : "");
-        ret = mrail_rate_parse(word, &rates_bytes_per_s[n], why, size);
+        ret = mrail_rate_parse(word, &rates_bytes_per_s[n], reason, size);
         if (ret != 0) {
             return ret;
         }

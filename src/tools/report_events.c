@@ -83,7 +83,7 @@ static void classify(const mrail_page_t *page, report_event_t *event)
     event->peer = peer;
 }
 
-static int has_room(const report_model_t *model, report_kind_t kind)
+static int has_space(const report_model_t *model, report_kind_t kind)
 {
     return (kind == REPORT_PORT)
                ? model->num_port_events < REPORT_PORT_EVENTS
@@ -97,7 +97,7 @@ static int take_event(report_model_t *model, const report_process_t *process,
 
     snprintf(event.text, sizeof(event.text), "%s", from->text);
     classify(page, &event);
-    if (!has_room(model, event.kind)) {
+    if (!has_space(model, event.kind)) {
         ++model->events_left_out;
         return 0;
     }

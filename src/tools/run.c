@@ -210,7 +210,7 @@ static void check_script(const mrail_run_options_t *options)
                                    .num_gpus = options->gpus.num,
                                    .has_pairs =
                                        mrail_gpus_have_pairs(&options->gpus)};
-    char why[SOFT_FILE_WHY_MAX];
+    char reason[SOFT_FILE_REASON_MAX];
     struct stat st;
 
     if (stat(options->script, &st) != 0) {
@@ -229,8 +229,9 @@ static void check_script(const mrail_run_options_t *options)
             session.num_gpus = MRAIL_GPUS_MAX;
         }
     }
-    if (soft_file_check(options->script, &session, why, sizeof(why)) != 0) {
-        mrail_tool_usage(COMMAND, "%s", why);
+    if (soft_file_check(options->script, &session, reason, sizeof(reason)) !=
+        0) {
+        mrail_tool_usage(COMMAND, "%s", reason);
     }
 }
 
@@ -239,7 +240,7 @@ static void check_script(const mrail_run_options_t *options)
 static void check_soft(const mrail_run_options_t *options)
 {
     uint64_t rates[MRAIL_RUN_MAX_RAILS];
-    char why[256];
+    char reason[256];
 
     if (options->nodes * options->rails > MRAIL_RUN_MAX_DEVS) {
         mrail_tool_usage(COMMAND,
@@ -254,13 +255,13 @@ static void check_soft(const mrail_run_options_t *options)
                          "%u nodes x %u GPUs: at most %u GPUs are supported",
                          options->nodes, options->gpus.num, MRAIL_RUN_MAX_DEVS);
     }
-    if (mrail_gpus_check(&options->gpus, why, sizeof(why)) != 0) {
-        mrail_tool_usage(COMMAND, "%s", why);
+    if (mrail_gpus_check(&options->gpus, reason, sizeof(reason)) != 0) {
+        mrail_tool_usage(COMMAND, "%s", reason);
     }
     if (options->rate != NULL &&
-        mrail_rates_parse(options->rate, options->rails, rates, why,
-                          sizeof(why)) != 0) {
-        mrail_tool_usage(COMMAND, "%s", why);
+        mrail_rates_parse(options->rate, options->rails, rates, reason,
+                          sizeof(reason)) != 0) {
+        mrail_tool_usage(COMMAND, "%s", reason);
     }
 }
 

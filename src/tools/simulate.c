@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHY_MAX 512
+#define REASON_MAX 512
 #define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
 /* Up to this number of flows, rates are exact. With more flows, they change
  * only once per quantum, of which there are QUANTA in the lower bound of the
@@ -182,7 +182,7 @@ typedef struct input {
 
 static void take_pattern(void *arg, const char *word)
 {
-    char why[WHY_MAX] = "";
+    char reason[REASON_MAX] = "";
     input_t *input = arg;
 
     if (input->num_patterns == SIMULATE_MAX_PATTERNS) {
@@ -191,9 +191,9 @@ static void take_pattern(void *arg, const char *word)
                          SIMULATE_MAX_PATTERNS);
     }
     if (mrail_pattern_parse(word, input->fabric,
-                            &input->patterns[input->num_patterns++], why,
-                            sizeof(why)) != 0) {
-        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: %s", why);
+                            &input->patterns[input->num_patterns++], reason,
+                            sizeof(reason)) != 0) {
+        mrail_tool_usage(SIMULATE_COMMAND, "--pattern: %s", reason);
     }
 }
 
@@ -332,17 +332,17 @@ static mrail_sim_message_t *case_messages(const input_t *input,
     mrail_sim_message_t *messages =
         phase_messages(input, phase, run->bytes, num_p);
     mrail_sim_message_t *planned = NULL;
-    char why[WHY_MAX] = "";
+    char reason[REASON_MAX] = "";
     int ret;
 
     if (!entry->is_planned) {
         return messages;
     }
-    ret = simulate_plan(run->fabric, messages, *num_p, &planned, num_p, why,
-                        sizeof(why));
+    ret = simulate_plan(run->fabric, messages, *num_p, &planned, num_p, reason,
+                        sizeof(reason));
     if (ret != 0) {
         mrail_tool_fail(SIMULATE_COMMAND, "plan: %s",
-                        (why[0] != '\0') ? why : strerror(-ret));
+                        (reason[0] != '\0') ? reason : strerror(-ret));
     }
     free(messages);
     return planned;

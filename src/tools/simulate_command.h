@@ -78,7 +78,7 @@ mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
  * frees the result. Returns 0, -ENOMEM, or another -errno with a message. */
 int simulate_plan(const mrail_fabric_t *fabric,
                   const mrail_sim_message_t *messages, uint32_t num,
-                  mrail_sim_message_t **planned_p, uint32_t *num_p, char *why,
-                  size_t why_size);
+                  mrail_sim_message_t **planned_p, uint32_t *num_p,
+                  char *reason, size_t reason_size);
 
 #endif

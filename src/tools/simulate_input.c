@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WHY_MAX 512
+#define REASON_MAX 512
 
 /* ---- Failure ---- */
 
@@ -75,38 +75,38 @@ static uint32_t *nics_of(const mrail_fabric_t *fabric, uint32_t *num_p)
     return nics;
 }
 
-static void end_on_error(int ret, const char *pattern, const char *why)
+static void end_on_error(int ret, const char *pattern, const char *reason)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
         mrail_tool_usage(SIMULATE_COMMAND, "%s%s",
-                         (pattern != NULL) ? "--demand-pattern: " : "", why);
+                         (pattern != NULL) ? "--demand-pattern: " : "", reason);
     }
     if (ret != 0) {
-        mrail_tool_fail(SIMULATE_COMMAND, "%s", why);
+        mrail_tool_fail(SIMULATE_COMMAND, "%s", reason);
     }
 }
 
 static int make_demands(const char *pattern, uint32_t num_nics, uint64_t seed,
                         mrail_plan_demand_t **demands_p, size_t *num_p,
-                        char *why, size_t size)
+                        char *reason, size_t size)
 {
     plan_demand_pattern_t parsed;
-    int ret = plan_demand_parse(pattern, &parsed, why, size);
+    int ret = plan_demand_parse(pattern, &parsed, reason, size);
 
     return (ret != 0) ? ret
                       : plan_demand_make(&parsed, num_nics, seed, demands_p,
-                                         num_p, why, size);
+                                         num_p, reason, size);
 }
 
 static int read_demands(const char *file, uint32_t num_nics,
                         mrail_plan_demand_t **demands_p, size_t *num_p,
-                        char *why, size_t size)
+                        char *reason, size_t size)
 {
     size_t length;
     char *text =
         mrail_tool_read(SIMULATE_COMMAND, file, PLAN_TEXT_MAX_BYTES, &length);
     int ret = plan_text_demands(mrail_tool_file_name(file), text, length,
-                                num_nics, demands_p, num_p, why, size);
+                                num_nics, demands_p, num_p, reason, size);
 
     free(text);
     return ret;
@@ -118,17 +118,17 @@ mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
 {
     mrail_plan_demand_t *demands = NULL;
     mrail_sim_message_t *messages;
-    char why[PLAN_TEXT_WHY_MAX] = "";
+    char reason[PLAN_TEXT_REASON_MAX] = "";
     uint32_t num_nics, num = 0;
     size_t count = 0;
     uint32_t *nics = nics_of(fabric, &num_nics);
     int ret;
 
-    ret = (file != NULL)
-              ? read_demands(file, num_nics, &demands, &count, why, sizeof(why))
-              : make_demands(pattern, num_nics, seed, &demands, &count, why,
-                             sizeof(why));
-    end_on_error(ret, pattern, why);
+    ret = (file != NULL) ? read_demands(file, num_nics, &demands, &count,
+                                        reason, sizeof(reason))
+                         : make_demands(pattern, num_nics, seed, &demands,
+                                        &count, reason, sizeof(reason));
+    end_on_error(ret, pattern, reason);
     messages = malloc((count + 1) * sizeof(*messages));
     if (messages == NULL) {
         mrail_tool_fail(SIMULATE_COMMAND, "out of memory");

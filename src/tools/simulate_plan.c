@@ -23,15 +23,15 @@ typedef struct planner {
     const mrail_sim_message_t *messages;
     uint32_t num;
     mrail_sim_message_t *planned;
-    uint32_t num_planned, room;
+    uint32_t num_planned, allocated;
     unsigned hosts, rails;
     uint32_t *first;   /* by host: the rank of its rail 0 */
     uint32_t *rank_of; /* by link to a host: its rank */
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
-    char *why;
-    size_t why_size;
+    char *reason;
+    size_t reason_size;
 } planner_t;
 
 static const mrail_fabric_node_t *host_at(const planner_t *p, uint32_t place)
@@ -153,7 +153,7 @@ static int make_topo(planner_t *p)
         ret = set_leaves(p, h);
     }
     if (ret == -EINVAL) {
-        snprintf(p->why, p->why_size,
+        snprintf(p->reason, p->reason_size,
                  "%u hosts with %u rails are too many for a plan", p->hosts,
                  p->rails);
     }
@@ -170,13 +170,13 @@ static int add_pieces(planner_t *p, uint32_t m)
 
     source = &p->fabric->nodes[p->fabric->links[message->from].lower];
     target = &p->fabric->nodes[p->fabric->links[message->to].lower];
-    if (p->num_planned + num > p->room) {
-        uint32_t room = 2 * (p->room + num);
+    if (p->num_planned + num > p->allocated) {
+        uint32_t allocated = 2 * (p->allocated + num);
 
-        if (!mrail_grow(&p->planned, room, sizeof(*p->planned))) {
+        if (!mrail_grow(&p->planned, allocated, sizeof(*p->planned))) {
             return -ENOMEM;
         }
-        p->room = room;
+        p->allocated = allocated;
     }
     for (unsigned i = 0; i < num; ++i) {
         p->planned[p->num_planned++] =
@@ -192,20 +192,20 @@ static int make_plan(planner_t *p)
     int ret = mrail_plan_create(p->topo, NULL, &p->plan);
 
     return (ret != 0) ? ret
-                      : mrail_plan_make(p->plan, p->demands, p->num, 0, p->why,
-                                        p->why_size);
+                      : mrail_plan_make(p->plan, p->demands, p->num, 0,
+                                        p->reason, p->reason_size);
 }
 
 int simulate_plan(const mrail_fabric_t *fabric,
                   const mrail_sim_message_t *messages, uint32_t num,
-                  mrail_sim_message_t **planned_p, uint32_t *num_p, char *why,
-                  size_t why_size)
+                  mrail_sim_message_t **planned_p, uint32_t *num_p,
+                  char *reason, size_t reason_size)
 {
     planner_t p = {.fabric = fabric,
                    .messages = messages,
                    .num = num,
-                   .why = why,
-                   .why_size = why_size};
+                   .reason = reason,
+                   .reason_size = reason_size};
     int ret = planner_init(&p);
 
     ret = (ret == 0) ? make_topo(&p) : ret;

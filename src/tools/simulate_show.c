@@ -71,13 +71,13 @@ static void print_notes(const simulate_run_t *run, FILE *stream)
 {
     for (unsigned i = 0; i < run->num_cases; ++i) {
         const simulate_case_t *entry = &run->cases[i];
-        char name[32], why[320];
+        char name[32], reason[320];
 
         if (entry->method == MRAIL_SIM_DNLB &&
-            mrail_fabric_check_lanes(run->fabric, entry->lanes, why,
-                                     sizeof(why)) != 0) {
+            mrail_fabric_check_lanes(run->fabric, entry->lanes, reason,
+                                     sizeof(reason)) != 0) {
             case_name(entry, name, sizeof(name));
-            fprintf(stream, "%s: %s\n", name, why);
+            fprintf(stream, "%s: %s\n", name, reason);
         }
     }
 }

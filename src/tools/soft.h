@@ -13,7 +13,7 @@
 #define SOFT_COMMAND "soft"
 #define SOFT_EXIT_FAILED 1
 #define SOFT_EXIT_USAGE 2
-#define SOFT_WHY_MAX 256 /* maximum bytes of a message */
+#define SOFT_REASON_MAX 256 /* maximum bytes of a message */
 #define SOFT_DEFAULT_SESSION "default"
 
 /* Prints a line to stderr, prefixed with "mrail soft: ". */

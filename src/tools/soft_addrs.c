@@ -59,7 +59,7 @@ static int take_line(mrail_text_line_t *line, void *arg)
     soft_addrs_t *addrs = arg;
     unsigned num = addrs->num_nodes * addrs->num_rails, rails;
     uint64_t rates[SROCE_SESSION_MAX_RAILS];
-    char why[160];
+    char reason[160];
 
     if (line->num == 0) {
         return (addrs->num_nodes > 0)
@@ -83,9 +83,9 @@ static int take_line(mrail_text_line_t *line, void *arg)
         return mrail_text_fail(line, "at most %d nodes are supported",
                                SROCE_SESSION_MAX_NODES);
     }
-    if (mrail_rates_parse(line->words[2], rails, rates, why, sizeof(why)) !=
-        0) {
-        return mrail_text_fail(line, "%s", why);
+    if (mrail_rates_parse(line->words[2], rails, rates, reason,
+                          sizeof(reason)) != 0) {
+        return mrail_text_fail(line, "%s", reason);
     }
     for (unsigned r = 0; r < rails; ++r) {
         addrs->devs[num + r].rate_bytes_per_s = rates[r];
@@ -95,7 +95,7 @@ static int take_line(mrail_text_line_t *line, void *arg)
     return 0;
 }
 
-int soft_addrs_read(const char *path, soft_addrs_t *addrs, char *why,
+int soft_addrs_read(const char *path, soft_addrs_t *addrs, char *reason,
                     size_t size)
 {
     static char text[MAX_BYTES + 1];
@@ -105,14 +105,14 @@ int soft_addrs_read(const char *path, soft_addrs_t *addrs, char *why,
 
     if (file == NULL) {
         ret = -errno;
-        snprintf(why, size, "%s: %s", path, strerror(-ret));
+        snprintf(reason, size, "%s: %s", path, strerror(-ret));
         return ret;
     }
     length = fread(text, 1, sizeof(text), file);
     fclose(file);
     *addrs = (soft_addrs_t){0};
-    return mrail_text_each(path, text, length, MAX_BYTES, take_line, addrs, why,
-                           size);
+    return mrail_text_each(path, text, length, MAX_BYTES, take_line, addrs,
+                           reason, size);
 }
 
 static int is_local(uint32_t addr)

@@ -16,8 +16,8 @@ typedef struct soft_addrs {
     sroce_session_addr_t devs[SROCE_SESSION_MAX_DEVS];
 } soft_addrs_t;
 
-/* Reads an address file. Returns 0, or -errno with a message in `why`. */
-int soft_addrs_read(const char *path, soft_addrs_t *addrs, char *why,
+/* Reads an address file. Returns 0, or -errno with a message in `reason`. */
+int soft_addrs_read(const char *path, soft_addrs_t *addrs, char *reason,
                     size_t size);
 
 /* Returns the node whose first address belongs to this network namespace, or

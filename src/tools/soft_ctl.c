@@ -37,7 +37,7 @@ static int soft_ctl_read(const sroce_fault_action_def_t *defs,
                          const char *action, const char *more,
                          sroce_fault_action_t *fault_p)
 {
-    char text[128], why[SROCE_FAULT_WHY_MAX], *words[8], *save = NULL;
+    char text[128], reason[SROCE_FAULT_REASON_MAX], *words[8], *save = NULL;
     unsigned num = 0;
     int ret;
 
@@ -52,10 +52,10 @@ static int soft_ctl_read(const sroce_fault_action_def_t *defs,
          p = strtok_r(NULL, "=,", &save)) {
         words[num++] = p;
     }
-    ret = sroce_fault_action_read(defs, words, MRAIL_MAX(num, 1u), fault_p, why,
-                                  sizeof(why));
+    ret = sroce_fault_action_read(defs, words, MRAIL_MAX(num, 1u), fault_p,
+                                  reason, sizeof(reason));
     if (ret != 0) {
-        soft_error("%s%s", why, (ret == -ENOENT) ? more : "");
+        soft_error("%s%s", reason, (ret == -ENOENT) ? more : "");
     }
     return ret;
 }
@@ -104,7 +104,7 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
                         const char *value)
 {
     uint8_t *base = (uint8_t *)dev;
-    char why[SOFT_WHY_MAX];
+    char reason[SOFT_REASON_MAX];
     uint64_t number, rate;
 
     if (ctl_settings[index].number != 0) {
@@ -119,8 +119,8 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
             (uint32_t)number;
         return 0;
     }
-    if (mrail_rate_parse(value, &rate, why, sizeof(why)) != 0) {
-        soft_error("%s", why);
+    if (mrail_rate_parse(value, &rate, reason, sizeof(reason)) != 0) {
+        soft_error("%s", reason);
         return -EINVAL;
     }
     for (unsigned i = 0; (i < 2) && (ctl_settings[index].rates[i] != 0); ++i) {

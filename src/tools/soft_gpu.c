@@ -23,10 +23,10 @@ _Static_assert((int)MRAIL_GPUS_MESH == (int)SGPU_LINK_MESH &&
 
 void soft_gpu_parse(const mrail_gpus_options_t *options, unsigned num_nodes)
 {
-    char why[SOFT_WHY_MAX];
+    char reason[SOFT_REASON_MAX];
 
-    if (mrail_gpus_check(options, why, sizeof(why)) != 0) {
-        mrail_tool_usage(SOFT_COMMAND, "%s", why);
+    if (mrail_gpus_check(options, reason, sizeof(reason)) != 0) {
+        mrail_tool_usage(SOFT_COMMAND, "%s", reason);
     }
     if (options->num * num_nodes > SGPU_SESSION_MAX_DEVS) {
         mrail_tool_usage(SOFT_COMMAND,
@@ -45,24 +45,24 @@ soft_gpu_params(const mrail_gpus_options_t *options, unsigned num_nodes)
                                         SGPU_SESSION_DEFAULT_MEMORY};
     mrail_gpus_link_t link = MRAIL_GPUS_MESH;
     uint32_t settings = 0;
-    char why[SOFT_WHY_MAX];
+    char reason[SOFT_REASON_MAX];
 
     if (options->link != NULL) {
         (void)mrail_gpus_parse_link(options->link, &link,
-                                    &params.link_rate_bytes_per_s, why,
-                                    sizeof(why));
+                                    &params.link_rate_bytes_per_s, reason,
+                                    sizeof(reason));
     }
     params.link_kind = (sgpu_link_kind_t)link;
     if (options->pcie != NULL) {
         (void)mrail_rate_parse(options->pcie, &params.pcie_rate_bytes_per_s,
-                               why, sizeof(why));
+                               reason, sizeof(reason));
     }
     if (options->memory != 0) {
         params.memory_bytes = options->memory;
     }
     if (options->faults != NULL) {
-        (void)soft_file_read_faults(options->faults, &settings, why,
-                                    sizeof(why));
+        (void)soft_file_read_faults(options->faults, &settings, reason,
+                                    sizeof(reason));
     }
     params.faults = soft_gpu_fault_bits(settings);
     params.has_peermem = options->peermem;
@@ -90,7 +90,7 @@ int soft_gpu_create(const char *session, const mrail_gpus_options_t *options,
 }
 
 int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
-                   char *why, size_t size)
+                   char *reason, size_t size)
 {
     sgpu_session_params_t params = soft_gpu_params(options, 1);
     sgpu_session_t *gpus;
@@ -103,7 +103,7 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
     sroce_session_path(session, SROCE_SESSION_GPUS, path, sizeof(path));
     ret = sgpu_session_open(path, &gpus, NULL);
     if (ret != 0) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "session '%s' has no GPUs; end its jobs or choose another "
                  "--session",
                  session);
@@ -120,7 +120,7 @@ int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
         ((options->faults != NULL) && (gpus->first_faults != params.faults)) ||
         (options->peermem && !gpus->has_peermem)) {
         snprintf(
-            why, size,
+            reason, size,
             "session '%s' was created with %u GPUs per node, or with links, "
             "memory or faults other than requested; end its jobs or choose "
             "another --session",

@@ -16,9 +16,9 @@ int soft_gpu_create(const char *session, const mrail_gpus_options_t *options,
                     unsigned num_nodes);
 
 /* Compares the options with an existing session. Returns 0, or -EINVAL with the
- * difference in `why`. */
+ * difference in `reason`. */
 int soft_gpu_check(const char *session, const mrail_gpus_options_t *options,
-                   char *why, size_t size);
+                   char *reason, size_t size);
 
 /* Sets up the environment in which programs find the GPUs of the session. Does
  * nothing if the session has no GPUs. Returns 0 or -errno. */

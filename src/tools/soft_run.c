@@ -166,13 +166,13 @@ static const mrail_command_t command = {
 
 static void soft_run_rates(soft_run_t *run)
 {
-    char why[SOFT_WHY_MAX];
+    char reason[SOFT_REASON_MAX];
 
     if ((run->rates != NULL) &&
         (mrail_rates_parse(run->rates, run->params.num_rails,
-                           run->params.rate_bytes_per_s, why,
-                           sizeof(why)) != 0)) {
-        mrail_tool_usage(SOFT_COMMAND, "%s", why);
+                           run->params.rate_bytes_per_s, reason,
+                           sizeof(reason)) != 0)) {
+        mrail_tool_usage(SOFT_COMMAND, "%s", reason);
     }
 }
 
@@ -180,7 +180,7 @@ static void soft_run_rates(soft_run_t *run)
  * --base. */
 static void soft_run_list(soft_run_t *run)
 {
-    char why[SOFT_WHY_MAX];
+    char reason[SOFT_REASON_MAX];
 
     if (run->nodes != 0 || run->rails != 0 || run->rates != NULL ||
         run->params.base_addr != 0) {
@@ -189,8 +189,8 @@ static void soft_run_list(soft_run_t *run)
             "--addresses cannot be combined with --nodes, --rails, --rate or "
             "--base");
     }
-    if (soft_addrs_read(run->list, &run->addrs, why, sizeof(why)) != 0) {
-        mrail_tool_usage(SOFT_COMMAND, "--addresses %s", why);
+    if (soft_addrs_read(run->list, &run->addrs, reason, sizeof(reason)) != 0) {
+        mrail_tool_usage(SOFT_COMMAND, "--addresses %s", reason);
     }
     run->params.num_nodes = run->addrs.num_nodes;
     run->params.num_rails = run->addrs.num_rails;
@@ -363,14 +363,14 @@ static int soft_run_join(soft_run_t *run)
 /* Compares the requested session with the existing one. Returns 0, or -EINVAL
  * with a message that names the difference. */
 static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
-                          char *why, size_t size)
+                          char *reason, size_t size)
 {
     const sroce_session_params_t *params = &run->params;
     unsigned rails = MRAIL_MIN(session->num_rails, params->num_rails);
 
     if ((run->list != NULL) && !soft_addrs_fit(&run->addrs, session)) {
         snprintf(
-            why, size,
+            reason, size,
             "session '%s' does not have the addresses in %s; end its jobs or "
             "choose another --session",
             session->name, run->list);
@@ -378,7 +378,7 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     }
     if (((run->nodes != 0) && (session->num_nodes != params->num_nodes)) ||
         ((run->rails != 0) && (session->num_rails != params->num_rails))) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "session '%s' has %u nodes x %u rails, not %u x %u; end its "
                  "jobs or choose another --session",
                  session->name, session->num_nodes, session->num_rails,
@@ -388,7 +388,7 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     if ((params->base_addr != 0) &&
         ((ntohl(session->devs[0].addr) & 0xffff0000u) != params->base_addr)) {
         snprintf(
-            why, size,
+            reason, size,
             "session '%s' has addresses %u.%u.*, which differ from --base; end "
             "its jobs or choose another --session",
             session->name, ntohl(session->devs[0].addr) >> 24,
@@ -398,7 +398,7 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     if ((run->given_icrc &&
          ((session->flags ^ params->flags) & SROCE_SESSION_F_ICRC)) ||
         (run->given_mtu && (session->mtu != params->mtu))) {
-        snprintf(why, size,
+        snprintf(reason, size,
                  "session '%s' has --icrc %s --mtu %u; end its jobs or choose "
                  "another --session",
                  session->name,
@@ -412,14 +412,14 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
         if (session->devs[rail].first_rate_bytes_per_s !=
             params->rate_bytes_per_s[rail]) {
             snprintf(
-                why, size,
+                reason, size,
                 "session '%s' was created with different rates; change them "
                 "with 'mrail soft ctl --session %s rate=...'",
                 session->name, session->name);
             return -EINVAL;
         }
     }
-    return soft_gpu_check(session->name, &run->gpus, why, size);
+    return soft_gpu_check(session->name, &run->gpus, reason, size);
 }
 
 /* Joins the session or creates it. *conn_p keeps it alive. A session that does
@@ -429,18 +429,18 @@ static int soft_run_enter(soft_run_t *run, int *conn_p,
                           sroce_session_t **session_p)
 {
     const struct timespec pause = {.tv_nsec = SOFT_END_MS * 1000 * 1000};
-    char why[SOFT_WHY_MAX];
+    char reason[SOFT_REASON_MAX];
 
     for (unsigned tries = 1;; ++tries) {
         *conn_p = soft_run_join(run);
         if ((*conn_p < 0) || (soft_open(run->params.name, session_p) != 0)) {
             return -ENOENT;
         }
-        if (soft_run_check(run, *session_p, why, sizeof(why)) == 0) {
+        if (soft_run_check(run, *session_p, reason, sizeof(reason)) == 0) {
             return 0;
         }
         if (tries == 2) {
-            soft_error("%s", why);
+            soft_error("%s", reason);
             return -EINVAL;
         }
         sroce_session_close(*session_p);

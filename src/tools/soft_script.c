@@ -59,11 +59,11 @@ static void script_on_signal(int sig)
 
 int soft_script_read(const char *path, sroce_fault_script_t **script_p)
 {
-    char why[SOFT_FILE_WHY_MAX];
-    int ret = soft_file_read(path, script_p, why, sizeof(why));
+    char reason[SOFT_FILE_REASON_MAX];
+    int ret = soft_file_read(path, script_p, reason, sizeof(reason));
 
     if (ret != 0) {
-        soft_error("%s", why);
+        soft_error("%s", reason);
     }
     return ret;
 }
@@ -76,7 +76,7 @@ int soft_script_fit(const sroce_fault_script_t *script,
         .num_nodes = session->num_nodes,
         .num_rails = session->num_rails,
         .has_icrc = (session->flags & SROCE_SESSION_F_ICRC) != 0};
-    char why[SOFT_FILE_WHY_MAX];
+    char reason[SOFT_FILE_REASON_MAX];
     int ret;
 
     if (gpus != NULL) {
@@ -84,10 +84,10 @@ int soft_script_fit(const sroce_fault_script_t *script,
         shape.has_pairs = (gpus->link_kind == SGPU_LINK_MESH);
         sgpu_session_close(gpus);
     }
-    ret = soft_file_fit(script, &shape, why, sizeof(why));
+    ret = soft_file_fit(script, &shape, reason, sizeof(reason));
 
     if (ret != 0) {
-        soft_error("%s", why);
+        soft_error("%s", reason);
     }
     return ret;
 }

@@ -197,20 +197,20 @@ const char *mrail_tool_file_name(const char *path)
  * NUL byte. Returns NULL if memory runs out. */
 static char *read_stream(FILE *file, size_t max, size_t *length_p)
 {
-    size_t room = 65536, length = 0, got = 1;
-    char *text = malloc(room);
+    size_t capacity = 65536, length = 0, got = 1;
+    char *text = malloc(capacity);
 
     while (text != NULL && got > 0 && length <= max) {
-        got = fread(text + length, 1, room - length - 1, file);
+        got = fread(text + length, 1, capacity - length - 1, file);
         length += got;
-        if (length == room - 1) {
-            char *larger = realloc(text, 2 * room);
+        if (length == capacity - 1) {
+            char *larger = realloc(text, 2 * capacity);
 
             if (larger == NULL) {
                 free(text);
             }
             text = larger;
-            room *= 2;
+            capacity *= 2;
         }
     }
     if (text != NULL) {

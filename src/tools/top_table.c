@@ -158,7 +158,7 @@ void top_screenful(FILE *stream, const pages_t *before, const pages_t *now,
     /* Lines for the header, the events with an empty line and a title, and the
      * keys. */
     const unsigned other = 1 + SCREEN_EVENTS + 2 + 1;
-    unsigned room = (lines > other + 4) ? lines - other : 4;
+    unsigned page_lines = (lines > other + 4) ? lines - other : 4;
     unsigned num, total, pages;
     char *text, word[16];
     top_row_t *rows;
@@ -166,10 +166,10 @@ void top_screenful(FILE *stream, const pages_t *before, const pages_t *now,
     num = top_rows(before, now, filter, order, &rows);
     text = screen_text(now, rows, num, &total);
     free(rows);
-    pages = MRAIL_MAX(MRAIL_DIV_ROUND_UP(total, room), 1u);
+    pages = MRAIL_MAX(MRAIL_DIV_ROUND_UP(total, page_lines), 1u);
     *page_p = MRAIL_MIN(*page_p, pages - 1);
     print_titles(stream, now);
-    print_lines(stream, text, *page_p * room, room);
+    print_lines(stream, text, *page_p * page_lines, page_lines);
     free(text);
     print_events(stream, now, filter, SCREEN_EVENTS);
     fprintf(stream,

@@ -32,7 +32,7 @@ typedef struct writing {
                          * process */
     mrail_ns_t begin_ns;
     unsigned num_traced;  /* sources that have tracks */
-    mrail_calls_t *calls; /* room for a copy */
+    mrail_calls_t *calls; /* memory for a copy */
     mrail_plans_t *plans; /* the same */
 } writing_t;
 

@@ -7,7 +7,7 @@
 
 /* ---- names ---- */
 
-/* Room for a rail such as "mlx5_0:1". */
+/* Large enough for a rail such as "mlx5_0:1". */
 #define RAIL_TEXT 48
 
 static void rail_text(char *text, const mrail_page_t *page, unsigned rail)

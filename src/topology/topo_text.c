@@ -529,7 +529,7 @@ void mrail_topo_text_cleanup(mrail_topo_text_t *text)
 }
 
 int mrail_topo_text_read(const char *name, const char *text, size_t length,
-                         mrail_topo_text_t *text_p, char *why, size_t size)
+                         mrail_topo_text_t *text_p, char *reason, size_t size)
 {
     mrail_topo_reader_t reader = {.topo = NULL};
     size_t lines = 2;
@@ -545,7 +545,7 @@ int mrail_topo_text_read(const char *name, const char *text, size_t length,
         goto err_memory;
     }
     ret = mrail_text_each(name, text, length, MRAIL_TOPO_TEXT_MAX_BYTES,
-                          read_line, &reader, why, size);
+                          read_line, &reader, reason, size);
     if (ret < 0) {
         goto err_reader;
     }
@@ -557,7 +557,7 @@ int mrail_topo_text_read(const char *name, const char *text, size_t length,
     return 0;
 
 err_memory:
-    snprintf(why, size, "%.*s:1: out of memory", MRAIL_TEXT_MAX_NAME, name);
+    snprintf(reason, size, "%.*s:1: out of memory", MRAIL_TEXT_MAX_NAME, name);
 err_reader:
     reader_cleanup(&reader);
     return ret;

@@ -53,9 +53,9 @@ typedef struct mrail_topo_text {
 
 /* Reads a topology. Messages start with `name`. On success, returns 0, and the
  * caller must clean up the result. On failure, returns -EINVAL or -ENOMEM with
- * a message in `why`: "NAME:LINE: ", the error and the correct form. */
+ * a message in `reason`: "NAME:LINE: ", the error and the correct form. */
 int mrail_topo_text_read(const char *name, const char *text, size_t length,
-                         mrail_topo_text_t *text_p, char *why, size_t size);
+                         mrail_topo_text_t *text_p, char *reason, size_t size);
 void mrail_topo_text_cleanup(mrail_topo_text_t *text);
 
 #endif

@@ -216,7 +216,7 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
     mrail_plan_summary_t summary;
     machine_t machine = {0};
     mrail_plan_t *plan;
-    char why[256] = "";
+    char reason[256] = "";
 
     must(cold != NULL, "memory");
     make_topo(&machine, nodes, rails, kind, is_degraded, 1);
@@ -227,21 +227,21 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
         mrail_plan_discard_warm_start(plan);
         begin = now_us();
         must(!mrail_plan_make(plan, machine.demands, machine.num_demands, 0,
-                              why, sizeof(why)),
-             why);
+                              reason, sizeof(reason)),
+             reason);
         cold[i] = now_us() - begin;
         own[i] = list_pieces(plan, &machine);
         begin = now_us();
         must(!mrail_plan_make(plan, machine.demands, machine.num_demands, 1 + i,
-                              why, sizeof(why)),
-             why);
+                              reason, sizeof(reason)),
+             reason);
         warm[i] = now_us() - begin;
     }
     begin = now_us();
     for (unsigned i = 0; i < 1000; ++i) {
         must(!mrail_plan_make(plan, machine.demands, machine.num_demands,
-                              repeat, why, sizeof(why)),
-             why);
+                              repeat, reason, sizeof(reason)),
+             reason);
     }
     unchanged = (now_us() - begin) / 1000;
     mrail_plan_compare(plan);
@@ -268,7 +268,7 @@ static double measure_machine(unsigned nodes, kind_t kind, unsigned seed,
     double *cold = calloc(repeat, sizeof(*cold)), begin, middle;
     machine_t machine = {0};
     mrail_plan_t *plan;
-    char why[256] = "";
+    char reason[256] = "";
 
     must(cold != NULL, "memory");
     make_topo(&machine, nodes, 8, kind, 1, seed);
@@ -279,8 +279,8 @@ static double measure_machine(unsigned nodes, kind_t kind, unsigned seed,
         mrail_plan_discard_warm_start(plan);
         begin = now_us();
         must(!mrail_plan_make(plan, machine.demands, machine.num_demands, 0,
-                              why, sizeof(why)),
-             why);
+                              reason, sizeof(reason)),
+             reason);
         cold[i] = now_us() - begin;
     }
     middle = median(cold, repeat);

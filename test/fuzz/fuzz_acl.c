@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     unsigned choice = (size > 0) ? data[0] : 0;
     const char *text = (const char *)data + (size > 0);
-    char *found = NULL, why[128] = "";
+    char *found = NULL, reason[128] = "";
     mrail_acl_report_t report;
     size_t length;
     FILE *stream = open_memstream(&found, &length);
@@ -55,16 +55,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(stream != NULL, "out of memory");
     /* Any byte selects a dialect, including letters, so that a corpus is easy
      * to write by hand. */
-    ret =
-        mrail_acl_check((mrail_acl_dialect_t)(choice % MRAIL_ACL_NUM_DIALECTS),
-                        text, size - (size > 0), (choice & 0x20) ? 0 : 8,
-                        1 + (choice >> 7), stream, &report, why, sizeof(why));
+    ret = mrail_acl_check(
+        (mrail_acl_dialect_t)(choice % MRAIL_ACL_NUM_DIALECTS), text,
+        size - (size > 0), (choice & 0x20) ? 0 : 8, 1 + (choice >> 7), stream,
+        &report, reason, sizeof(reason));
     fclose(stream);
     if (ret == 0 || ret == -ERANGE) {
         check_report(ret, &report, found);
     } else {
         FUZZ_CHECK(ret == -EINVAL, "%d", ret);
-        FUZZ_CHECK(strchr(why, ' ') != NULL, "says '%s'", why);
+        FUZZ_CHECK(strchr(reason, ' ') != NULL, "says '%s'", reason);
         FUZZ_CHECK(length == 0, "printed '%s'", found);
     }
     free(found);

@@ -135,11 +135,12 @@ static void take_rates(fuzz_in_t *in)
 {
     unsigned num_rails = 1 + fuzz_u8(in) % 16;
     uint64_t rates[16];
-    char why[100], *line;
+    char reason[100], *line;
 
     while ((line = next_line(in)) != NULL) {
         memset(rates, 0xff, sizeof(rates));
-        if (mrail_rates_parse(line, num_rails, rates, why, sizeof(why)) == 0) {
+        if (mrail_rates_parse(line, num_rails, rates, reason, sizeof(reason)) ==
+            0) {
             for (unsigned i = 0; i < num_rails; ++i) {
                 FUZZ_CHECK((rates[i] == 0) || ((rates[i] >= 1000) &&
                                                (rates[i] <= 1000000000000)),
@@ -153,7 +154,7 @@ static void take_rates(fuzz_in_t *in)
                 p += length;
             }
         } else {
-            FUZZ_CHECK(strlen(why) < sizeof(why), "why");
+            FUZZ_CHECK(strlen(reason) < sizeof(reason), "why");
         }
         free(line);
     }

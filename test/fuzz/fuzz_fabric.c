@@ -54,20 +54,20 @@ static void check_node(const mrail_fabric_t *fabric, uint32_t i)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mrail_fabric_t *fabric = NULL;
-    char why[512] = "";
+    char reason[512] = "";
     int ret;
 
     if (size > 2000) {
         return 0; /* a few lines suffice for any kind of fabric */
     }
-    ret = mrail_fabric_parse("x", (const char *)data, size, &fabric, why,
-                             sizeof(why));
+    ret = mrail_fabric_parse("x", (const char *)data, size, &fabric, reason,
+                             sizeof(reason));
     if (ret != 0) {
         FUZZ_CHECK(ret == -EINVAL, "%d", ret);
         FUZZ_CHECK(fabric == NULL, "a fabric is returned despite an error");
-        FUZZ_CHECK((strncmp(why, "x:", 2) == 0) && (why[2] >= '1') &&
-                       (why[2] <= '9') && (strchr(why, ' ') != NULL),
-                   "says '%s'", why);
+        FUZZ_CHECK((strncmp(reason, "x:", 2) == 0) && (reason[2] >= '1') &&
+                       (reason[2] <= '9') && (strchr(reason, ' ') != NULL),
+                   "says '%s'", reason);
         return 0;
     }
     for (uint32_t i = 0; i < MRAIL_MIN(fabric->num_links, 500); ++i) {

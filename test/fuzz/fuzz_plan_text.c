@@ -17,12 +17,12 @@
 /* A topology with more nodes or ranks than this is not examined in detail. */
 #define SMALL 64u
 
-static void check_why(int ret, const char *why)
+static void check_reason(int ret, const char *reason)
 {
     FUZZ_CHECK(ret == -EINVAL, "%d", ret);
-    FUZZ_CHECK((strncmp(why, "x:", 2) == 0) && (why[2] >= '1') &&
-                   (why[2] <= '9') && (strchr(why, ' ') != NULL),
-               "says '%s'", why);
+    FUZZ_CHECK((strncmp(reason, "x:", 2) == 0) && (reason[2] >= '1') &&
+                   (reason[2] <= '9') && (strchr(reason, ' ') != NULL),
+               "says '%s'", reason);
 }
 
 /* ---- Topologies ---- */
@@ -50,12 +50,12 @@ static void check_links(const mrail_plan_topo_t *topo)
 static void check_topo(const char *text, size_t size)
 {
     mrail_plan_topo_t *topo = NULL;
-    char why[PLAN_TEXT_WHY_MAX] = "";
-    int ret = plan_text_topo("x", text, size, &topo, why, sizeof(why));
+    char reason[PLAN_TEXT_REASON_MAX] = "";
+    int ret = plan_text_topo("x", text, size, &topo, reason, sizeof(reason));
     unsigned ranks;
 
     if (ret != 0) {
-        check_why(ret, why);
+        check_reason(ret, reason);
         FUZZ_CHECK(topo == NULL, "given out");
         return;
     }
@@ -104,7 +104,7 @@ static void check_back(const mrail_plan_demand_t *demands, size_t num)
 {
     static char text[RANKS * RANKS * 32];
     mrail_plan_demand_t *again = NULL;
-    char why[PLAN_TEXT_WHY_MAX] = "";
+    char reason[PLAN_TEXT_REASON_MAX] = "";
     size_t used = 0, num_again = 0;
 
     for (size_t i = 0; i < num; ++i) {
@@ -113,8 +113,8 @@ static void check_back(const mrail_plan_demand_t *demands, size_t num)
                                  (unsigned long long)demands[i].bytes);
     }
     FUZZ_CHECK(plan_text_demands("x", text, used, RANKS, &again, &num_again,
-                                 why, sizeof(why)) == 0,
-               "%s", why);
+                                 reason, sizeof(reason)) == 0,
+               "%s", reason);
     FUZZ_CHECK(num_again == num, "%zu of %zu", num_again, num);
     for (size_t i = 0; i < num; ++i) {
         FUZZ_CHECK((again[i].from == demands[i].from) &&
@@ -128,13 +128,13 @@ static void check_back(const mrail_plan_demand_t *demands, size_t num)
 static void check_demands(const char *text, size_t size)
 {
     mrail_plan_demand_t *demands = NULL;
-    char why[PLAN_TEXT_WHY_MAX] = "";
+    char reason[PLAN_TEXT_REASON_MAX] = "";
     size_t num = 0;
-    int ret = plan_text_demands("x", text, size, RANKS, &demands, &num, why,
-                                sizeof(why));
+    int ret = plan_text_demands("x", text, size, RANKS, &demands, &num, reason,
+                                sizeof(reason));
 
     if (ret != 0) {
-        check_why(ret, why);
+        check_reason(ret, reason);
         FUZZ_CHECK((demands == NULL) && (num == 0), "given out");
         return;
     }
@@ -147,7 +147,7 @@ static void check_demands(const char *text, size_t size)
 
 static void check_pattern(const char *text, size_t size)
 {
-    char spec[300], why[PLAN_DEMAND_WHY_MAX] = "";
+    char spec[300], reason[PLAN_DEMAND_REASON_MAX] = "";
     mrail_plan_demand_t *demands = NULL;
     plan_demand_pattern_t pattern;
     size_t num = 0;
@@ -156,18 +156,18 @@ static void check_pattern(const char *text, size_t size)
     size = MRAIL_MIN(size, sizeof(spec) - 1);
     mrail_copy(spec, text, size);
     spec[size] = '\0';
-    if (plan_demand_parse(spec, &pattern, why, sizeof(why)) != 0) {
-        FUZZ_CHECK(strchr(why, ' ') != NULL, "says '%s'", why);
+    if (plan_demand_parse(spec, &pattern, reason, sizeof(reason)) != 0) {
+        FUZZ_CHECK(strchr(reason, ' ') != NULL, "says '%s'", reason);
         return;
     }
     /* With the maximum number of tokens, a run would take seconds. */
     pattern.tokens = MRAIL_MIN(pattern.tokens, 16u);
     pattern.experts = MRAIL_MIN(pattern.experts, 256u);
-    ret = plan_demand_make(&pattern, RANKS, size, &demands, &num, why,
-                           sizeof(why));
+    ret = plan_demand_make(&pattern, RANKS, size, &demands, &num, reason,
+                           sizeof(reason));
     if (ret != 0) {
-        FUZZ_CHECK((ret == -EINVAL) && (demands == NULL) && (why[0] != '\0'),
-                   "%d: %s", ret, why);
+        FUZZ_CHECK((ret == -EINVAL) && (demands == NULL) && (reason[0] != '\0'),
+                   "%d: %s", ret, reason);
         return;
     }
     check_order(demands, num);

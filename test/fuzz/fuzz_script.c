@@ -105,11 +105,11 @@ static void check_step(const sroce_fault_step_t *step)
 static void check_same(const sroce_fault_step_t *step)
 {
     sroce_fault_script_t *again;
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
 
     FUZZ_CHECK(sroce_fault_script_parse("x", step->text, strlen(step->text),
-                                        &again, why, sizeof(why)) == 0,
-               "%s", why);
+                                        &again, reason, sizeof(reason)) == 0,
+               "%s", reason);
     FUZZ_CHECK(again->num_steps == 1, "%u steps", again->num_steps);
     FUZZ_CHECK((again->steps[0].at == step->at) &&
                    (again->steps[0].when == step->when) &&
@@ -170,27 +170,27 @@ static void run_script(const sroce_fault_script_t *script, fuzz_in_t *in)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     sroce_fault_script_t *script = NULL;
-    char why[SROCE_FAULT_WHY_MAX] = "";
+    char reason[SROCE_FAULT_REASON_MAX] = "";
     fuzz_in_t in = {data + size - MRAIL_MIN(size, 96u), data + size};
     int ret = sroce_fault_script_parse("x", (const char *)data, size, &script,
-                                       why, sizeof(why));
+                                       reason, sizeof(reason));
 
     if (ret != 0) {
         FUZZ_CHECK((ret == -EINVAL) && (script == NULL), "%d", ret);
-        FUZZ_CHECK((strncmp(why, "x:", 2) == 0) && (why[2] >= '1') &&
-                       (why[2] <= '9') && (strchr(why, ' ') != NULL),
-                   "says '%s'", why);
+        FUZZ_CHECK((strncmp(reason, "x:", 2) == 0) && (reason[2] >= '1') &&
+                       (reason[2] <= '9') && (strchr(reason, ' ') != NULL),
+                   "says '%s'", reason);
         return 0;
     }
     for (unsigned i = 0; i < script->num_steps; ++i) {
         check_step(&script->steps[i]);
         check_same(&script->steps[i]);
     }
-    if (sroce_fault_script_check(script, NODES, RAILS, GPUS, why,
-                                 sizeof(why)) == 0) {
+    if (sroce_fault_script_check(script, NODES, RAILS, GPUS, reason,
+                                 sizeof(reason)) == 0) {
         run_script(script, &in);
     } else {
-        FUZZ_CHECK(strncmp(why, "x:", 2) == 0, "says '%s'", why);
+        FUZZ_CHECK(strncmp(reason, "x:", 2) == 0, "says '%s'", reason);
     }
     sroce_fault_script_destroy(script);
     return 0;

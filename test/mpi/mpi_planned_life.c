@@ -479,17 +479,18 @@ static void test_comms(int number)
 
 /* ---- mismatched counts ---- */
 
-/* Rank 1 sends `sent` bytes to rank 0, whose buffer holds `room` bytes. All
+/* Rank 1 sends `sent` bytes to rank 0, whose buffer holds `capacity` bytes. All
  * other pairs send `others` bytes. Rank 0 may report an error, but must write
  * nothing beyond its buffer. With `again`, an exchange with matching counts
  * follows the error. */
-static int mismatched(int sent, int room, int others, int again)
+static int mismatched(int sent, int capacity, int others, int again)
 {
     enum { GAP = 200000 };
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
     int *counts = mt_alloc(sizeof(int) * (size_t)(4 * size));
     int *displs = counts + size, *recv_counts = counts + 2 * size;
-    int *recv_displs = counts + 3 * size, step = MRAIL_MAX(sent, room) + GAP;
+    int *recv_displs = counts + 3 * size,
+        step = MRAIL_MAX(sent, capacity) + GAP;
     size_t length = (size_t)size * (size_t)step;
     char *from = mt_alloc(length), *to = mt_alloc(length);
     MPI_Comm comm;
@@ -500,7 +501,7 @@ static int mismatched(int sent, int room, int others, int again)
     memset(to, 0x5a, length);
     for (int i = 0; i < size; ++i) {
         counts[i] = (rank == 1 && i == 0) ? sent : others;
-        recv_counts[i] = (rank == 0 && i == 1) ? room : others;
+        recv_counts[i] = (rank == 0 && i == 1) ? capacity : others;
         displs[i] = recv_displs[i] = i * step;
         mt_fill(from + i * step, (size_t)counts[i], mt_seed(rank, i, 9));
     }
@@ -511,13 +512,13 @@ static int mismatched(int sent, int room, int others, int again)
     }
     for (int i = 0; i < size; ++i) {
         int odd = (rank == 0 && i == 1);
-        int good = odd ? MRAIL_MIN(sent, room) : others;
+        int good = odd ? MRAIL_MIN(sent, capacity) : others;
 
         /* After an error, the received data is undefined. */
         if (class == MPI_SUCCESS) {
             ok &= mt_check(to + i * step, (size_t)good, mt_seed(i, rank, 9));
         }
-        for (int at = odd ? room : others; at < step; ++at) {
+        for (int at = odd ? capacity : others; at < step; ++at) {
             ok &= (to[i * step + at] == 0x5a);
         }
     }
@@ -525,15 +526,16 @@ static int mismatched(int sent, int room, int others, int again)
      * other ranks may then also report one. */
     /* The class is MPI_ERR_OTHER if Open MPI's own exchange reports the
      * error. */
-    if (class != MPI_SUCCESS && (sent <= room || (class != MPI_ERR_TRUNCATE &&
-                                                  class != MPI_ERR_OTHER))) {
+    if (class != MPI_SUCCESS &&
+        (sent <= capacity ||
+         (class != MPI_ERR_TRUNCATE && class != MPI_ERR_OTHER))) {
         fprintf(stderr, "rank %d: an error of class %d\n", rank, class);
         ok = 0;
     }
     MPI_Allreduce(&class, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (again) {
         ok &= (worst == MPI_ERR_TRUNCATE);
-        counts[0] = (rank == 1) ? room : counts[0];
+        counts[0] = (rank == 1) ? capacity : counts[0];
         MPI_Alltoallv(from, counts, displs, MPI_BYTE, to, recv_counts,
                       recv_displs, MPI_BYTE, comm);
         for (int i = 0; i < size; ++i) {

@@ -115,9 +115,9 @@ static int exchange(MPI_Comm comm, const call_t *call)
     return ret;
 }
 
-static void fail(unsigned n, const char *why)
+static void fail(unsigned n, const char *reason)
 {
-    fprintf(stderr, "# request %u: rank %d: %s\n", n, rank, why);
+    fprintf(stderr, "# request %u: rank %d: %s\n", n, rank, reason);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 

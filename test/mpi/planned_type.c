@@ -31,10 +31,10 @@ static void add(planned_type_t *type, long at, long length)
     }
     /* The array is full whenever the number of segments is a power of two. */
     if ((type->num & (type->num - 1)) == 0) {
-        size_t room = MRAIL_MAX(2 * type->num, 1);
+        size_t capacity = MRAIL_MAX(2 * type->num, 1);
 
         type->segments =
-            realloc(type->segments, room * sizeof(*type->segments));
+            realloc(type->segments, capacity * sizeof(*type->segments));
     }
     type->segments[type->num++] = (planned_segment_t){at, length};
 }

@@ -66,7 +66,7 @@ void *__wrap_realloc(void *old, size_t size)
 static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_SAME] = &mca_coll_mrail_step_same,
     [MCA_COLL_MRAIL_RECORD] = &mca_coll_mrail_step_record,
-    [MCA_COLL_MRAIL_ROOM] = &mca_coll_mrail_step_room,
+    [MCA_COLL_MRAIL_RESERVE] = &mca_coll_mrail_step_reserve,
     [MCA_COLL_MRAIL_REST] = &mca_coll_mrail_step_rest,
     [MCA_COLL_MRAIL_EXCHANGE] = NULL,
 };
@@ -200,7 +200,7 @@ static void check(int is_mismatched)
         assert_true(
             mca_coll_mrail_records_equal(&module->records, &first->records));
         assert_int_equal(module->block, first->block);
-        assert_int_equal(module->room, first->room);
+        assert_int_equal(module->capacity, first->capacity);
         assert_int_equal(module->is_steady, first->is_steady);
         assert_int_equal(module->agreement.is_mismatched, is_mismatched);
         assert_false(module->agreement.any_cannot);
@@ -263,13 +263,13 @@ static void run(uint32_t num_ranks)
     draw(1000000);
     call();
     check(0);
-    assert_int_equal(job.num_steps[MCA_COLL_MRAIL_ROOM], is_large);
+    assert_int_equal(job.num_steps[MCA_COLL_MRAIL_RESERVE], is_large);
     assert_int_equal(job.num_steps[MCA_COLL_MRAIL_REST], is_large);
     /* Records of equal length need one gather. */
     draw(1000000);
     call();
     check(0);
-    assert_int_equal(job.num_steps[MCA_COLL_MRAIL_ROOM], 0);
+    assert_int_equal(job.num_steps[MCA_COLL_MRAIL_RESERVE], 0);
     assert_int_equal(job.num_steps[MCA_COLL_MRAIL_REST], 0);
     /* A receiver expects a message, large or small, that no rank sends. */
     for (uint64_t bytes = 1; bytes < 10000; bytes += 5000) {
@@ -308,7 +308,7 @@ static void test_no_memory(void **state)
     draw(1000000);
     job.scarce = 7;
     call();
-    assert_int_equal(job.num_steps[MCA_COLL_MRAIL_ROOM], 1);
+    assert_int_equal(job.num_steps[MCA_COLL_MRAIL_RESERVE], 1);
     assert_int_equal(job.num_steps[MCA_COLL_MRAIL_REST], 0);
     for (uint32_t i = 0; i < MAX_RANKS; ++i) {
         assert_true(job.modules[i].agreement.any_cannot);

@@ -493,7 +493,7 @@ void machine_make(machine_t *w, uint64_t seed)
     w->hairpin = one_in(w, 2);
     w->cross_rail = one_in(w, 3);
     make_options(w);
-    w->demands = w->room[0];
+    w->demands = w->spare_demands[0];
     make_demands(w);
     if (!w->many && one_in(w, 3)) {
         make_reach(w);
@@ -503,7 +503,8 @@ void machine_make(machine_t *w, uint64_t seed)
 
 void machine_copy_demands(machine_t *w)
 {
-    mrail_plan_demand_t *copy = w->room[w->demands == w->room[0]];
+    mrail_plan_demand_t *copy =
+        w->spare_demands[w->demands == w->spare_demands[0]];
 
     mrail_copy(copy, w->demands, w->num_demands * sizeof(*copy));
     w->demands = copy;
@@ -511,7 +512,7 @@ void machine_copy_demands(machine_t *w)
 
 void machine_other_demands(machine_t *w)
 {
-    w->demands = w->room[w->demands == w->room[0]];
+    w->demands = w->spare_demands[w->demands == w->spare_demands[0]];
     make_demands(w);
 }
 

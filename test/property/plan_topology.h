@@ -49,7 +49,7 @@ typedef struct machine {
     mrail_plan_demand_t *demands; /* demands of this pattern */
     /* background by link number of plan_paths.h, or NULL */
     double *background;
-    mrail_plan_demand_t room[2][MACHINE_MAX_DEMANDS];
+    mrail_plan_demand_t spare_demands[2][MACHINE_MAX_DEMANDS];
 } machine_t;
 
 /* Makes the topology of this seed. Some of its demands may have no path. */

@@ -253,7 +253,7 @@ static void check(const rule_set_t *set, mrail_acl_dialect_t dialect,
                   uint64_t seed)
 {
     mrail_acl_report_t want = expected(set), got;
-    char *text = NULL, *found = NULL, why[256] = "";
+    char *text = NULL, *found = NULL, reason[256] = "";
     size_t length, size;
     FILE *stream = open_memstream(&text, &length);
     int ret;
@@ -263,15 +263,16 @@ static void check(const rule_set_t *set, mrail_acl_dialect_t dialect,
     fclose(stream);
     stream = open_memstream(&found, &size);
     assert_non_null(stream);
-    ret = mrail_acl_check(dialect, text, length, set->uplinks,
-                          set->leaf_uplinks, stream, &got, why, sizeof(why));
+    ret =
+        mrail_acl_check(dialect, text, length, set->uplinks, set->leaf_uplinks,
+                        stream, &got, reason, sizeof(reason));
     fclose(stream);
     if (ret == -EINVAL || memcmp(&want, &got, sizeof(want)) != 0) {
         fail_msg("MRAIL_SEED=%llu: %s: %d %s\nrules, targets, holes, overlaps, "
                  "unmapped, outside, misplaced\nwant %u %u %u %u %u %u %u\n"
                  "got  %u %u %u %u %u %u %u\n%s\n%s",
                  (unsigned long long)seed, mrail_acl_dialect_name(dialect), ret,
-                 why, want.num_rules, want.num_targets, want.num_holes,
+                 reason, want.num_rules, want.num_targets, want.num_holes,
                  want.num_overlaps, want.num_unmapped, want.num_outside,
                  want.num_misplaced, got.num_rules, got.num_targets,
                  got.num_holes, got.num_overlaps, got.num_unmapped,

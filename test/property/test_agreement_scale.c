@@ -50,7 +50,7 @@ static mca_coll_mrail_topology_t *topology_of(uint32_t num_ranks)
 {
     mca_coll_mrail_rank_entry_t *entries = calloc(num_ranks, sizeof(*entries));
     mca_coll_mrail_topology_t *topology;
-    const char *why;
+    const char *reason;
 
     assert_non_null(entries);
     for (uint32_t i = 0; i < num_ranks; ++i) {
@@ -67,7 +67,7 @@ static mca_coll_mrail_topology_t *topology_of(uint32_t num_ranks)
                        .cross_rail = 1}};
     }
     assert_int_equal(mca_coll_mrail_topology_create(entries, num_ranks, 0, NULL,
-                                                    NULL, &topology, &why),
+                                                    NULL, &topology, &reason),
                      0);
     free(entries);
     return topology;
@@ -211,8 +211,8 @@ static void run(uint32_t num_ranks, uint32_t large_ppm, size_t most_data,
                 size_t most_memory)
 {
     mca_coll_mrail_topology_t *topology = topology_of(num_ranks);
-    size_t room = MCA_COLL_MRAIL_RECORD_MAX_HEAD + (size_t)num_ranks;
-    uint64_t *words = calloc(room, sizeof(*words));
+    size_t capacity = MCA_COLL_MRAIL_RECORD_MAX_HEAD + (size_t)num_ranks;
+    uint64_t *words = calloc(capacity, sizeof(*words));
     uint64_t *bytes = calloc(num_ranks, sizeof(*bytes));
     double times[TIMES], calibration[TIMES], first, loop;
     mca_coll_mrail_schedule_t *schedule;

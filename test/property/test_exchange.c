@@ -51,12 +51,12 @@ static trial_t trial; /* too large for the stack */
 
 static void begin(const char *text)
 {
-    char why[512] = "";
+    char reason[512] = "";
 
     memset(&trial, 0, sizeof(trial));
-    if (mrail_fabric_parse("t", text, strlen(text), &trial.fabric, why,
-                           sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (mrail_fabric_parse("t", text, strlen(text), &trial.fabric, reason,
+                           sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     for (uint32_t i = 0; i < trial.fabric->num_links; ++i) {
         if (trial.fabric->nodes[trial.fabric->links[i].lower].tier ==

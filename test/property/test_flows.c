@@ -385,7 +385,7 @@ static void test_nodes_equal(void **state)
 
 /* One demand has a single path. Another demand could share that path, but
  * should use its other paths. */
-static void test_makes_room(void **state)
+static void test_makes_headroom(void **state)
 {
     static const unsigned narrow[] = {0}, wide[] = {1};
     mrail_flows_t *flows;
@@ -611,7 +611,7 @@ static void test_parents(void **state)
  * are a cut. Two demands of 0.5 GB can use only one lane each. In the first
  * iteration, a third demand uses those lanes as well. Its bytes must move to
  * the lane that has spare capacity at the other end. */
-static void test_room_at_the_other_end(void **state)
+static void test_headroom_at_the_other_end(void **state)
 {
     static const uint32_t lanes[] = {1, 7, 2};
     static const double bytes[] = {5e8, 2e9, 5e8};
@@ -890,14 +890,14 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_demand),
         cmocka_unit_test(test_nodes_equal),
-        cmocka_unit_test(test_makes_room),
+        cmocka_unit_test(test_makes_headroom),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_shorten),
         cmocka_unit_test(test_paths_get_longer),
         cmocka_unit_test(test_warm_start),
         cmocka_unit_test(test_parents),
-        cmocka_unit_test(test_room_at_the_other_end),
+        cmocka_unit_test(test_headroom_at_the_other_end),
         cmocka_unit_test(test_full_and_shared),
         cmocka_unit_test(test_sets),
         cmocka_unit_test(test_rail_masks),

@@ -308,11 +308,11 @@ static void test_refused(void **state)
 static mrail_fabric_t *fabric_of(const char *text)
 {
     mrail_fabric_t *fabric = NULL;
-    char why[512] = "";
+    char reason[512] = "";
 
-    if (mrail_fabric_parse("t", text, strlen(text), &fabric, why,
-                           sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (mrail_fabric_parse("t", text, strlen(text), &fabric, reason,
+                           sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     return fabric;
 }

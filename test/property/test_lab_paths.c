@@ -570,7 +570,7 @@ static mrail_fabric_t *draw_fabric(mrail_rng_t *rng)
     unsigned below = 1 + mrail_rng_below(rng, 4);
     unsigned above = 1 + mrail_rng_below(rng, 3);
     mrail_fabric_t *fabric = NULL;
-    char *text, why[256] = "";
+    char *text, reason[256] = "";
     size_t length;
     FILE *stream = open_memstream(&text, &length);
 
@@ -589,8 +589,9 @@ static mrail_fabric_t *draw_fabric(mrail_rng_t *rng)
                     (tier_t){"c", 1, cores}, above, rng);
     }
     assert_int_equal(fclose(stream), 0);
-    if (mrail_fabric_parse("t", text, length, &fabric, why, sizeof(why)) != 0) {
-        fail_msg("%s\n%s", why, text);
+    if (mrail_fabric_parse("t", text, length, &fabric, reason,
+                           sizeof(reason)) != 0) {
+        fail_msg("%s\n%s", reason, text);
     }
     free(text);
     return fabric;

@@ -131,7 +131,7 @@ static void check_optimum(void)
             CHECK(arms[id].seconds <= best.most * (1 + NEAR),
                   "%s, %.12g, is above the optimum %.12g", plan_arm_name(id),
                   arms[id].seconds, best.most);
-        } else if (arms[id].why[0] == '\0') {
+        } else if (arms[id].reason[0] == '\0') {
             CHECK(arms[id].seconds >= best.least * (1 - NEAR),
                   "%s, %.12g, is below the optimum %.12g", plan_arm_name(id),
                   arms[id].seconds, best.least);
@@ -160,7 +160,7 @@ static void check_arms(const mrail_plan_topo_t *topo, mrail_plan_t *plan)
     CHECK(plan_arms_compare(topo, plan, w.demands, w.num_demands, arms) == 0,
           "out of memory");
     for (plan_arm_id_t id = 0; id < PLAN_NUM_ARMS; ++id) {
-        if (arms[id].why[0] == '\0') {
+        if (arms[id].reason[0] == '\0') {
             check_arm(id, &s, rounding);
         }
     }
@@ -175,7 +175,7 @@ static void run_seed(uint64_t seed)
 {
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
-    char why[200] = "";
+    char reason[200] = "";
 
     machine_make(&w, seed);
     w.options.relay_threshold = 0;
@@ -186,9 +186,9 @@ static void run_seed(uint64_t seed)
     keep_reachable();
     topo = machine_build(&w, 0);
     CHECK(mrail_plan_create(topo, &w.options, &plan) == 0, "no plan");
-    CHECK(mrail_plan_make(plan, w.demands, w.num_demands, 0, why,
-                          sizeof(why)) == 0,
-          "refused: %s", why);
+    CHECK(mrail_plan_make(plan, w.demands, w.num_demands, 0, reason,
+                          sizeof(reason)) == 0,
+          "refused: %s", reason);
     check_arms(topo, plan);
     mrail_plan_destroy(plan);
     mrail_plan_topo_destroy(topo);

@@ -388,11 +388,11 @@ static void check_figures(const mrail_plan_t *plan, const stats_t *t)
 
 static int make(mrail_plan_t *plan, uint64_t generation)
 {
-    char why[200] = "";
-    int ret = mrail_plan_make(plan, w.demands, w.num_demands, generation, why,
-                              sizeof(why));
+    char reason[200] = "";
+    int ret = mrail_plan_make(plan, w.demands, w.num_demands, generation,
+                              reason, sizeof(reason));
 
-    CHECK(ret == 0, "the demands are rejected: %d, %s", ret, why);
+    CHECK(ret == 0, "the demands are rejected: %d, %s", ret, reason);
     return ret;
 }
 
@@ -465,20 +465,21 @@ static void check_unreachable(mrail_plan_t *plan)
     static uint8_t keep[MACHINE_MAX_DEMANDS];
     const mrail_plan_summary_t before = summary_of(plan);
     mrail_plan_summary_t after;
-    char why[200] = "";
+    char reason[200] = "";
     int is_named = 0, ret;
 
     if (find_unreachable(keep) == 0) {
         return;
     }
     ++num_unreachable;
-    ret = mrail_plan_make(plan, w.demands, w.num_demands, 3, why, sizeof(why));
+    ret = mrail_plan_make(plan, w.demands, w.num_demands, 3, reason,
+                          sizeof(reason));
     for (unsigned i = 0; i < w.num_demands; ++i) {
-        is_named |= !keep[i] && has_number(why, w.demands[i].from) &&
-                    has_number(why, w.demands[i].to);
+        is_named |= !keep[i] && has_number(reason, w.demands[i].from) &&
+                    has_number(reason, w.demands[i].to);
     }
     CHECK(ret == -EHOSTUNREACH, "a demand has no path: %d", ret);
-    CHECK(is_named, "the message names no demand without a path: %s", why);
+    CHECK(is_named, "the message names no demand without a path: %s", reason);
     after = summary_of(plan);
     CHECK((before.hash == after.hash) &&
               (before.num_pieces == after.num_pieces) &&

@@ -386,26 +386,32 @@ static void test_flow_labels(void **state)
 
 static void test_check(void **state)
 {
-    char why[256] = "";
+    char reason[256] = "";
 
-    assert_int_equal(mrail_ports_check(8, 1, 4, 2, why, sizeof(why)), 0);
-    assert_string_equal(why, "");
-    assert_int_equal(mrail_ports_check(8, 1, 2, 3, why, sizeof(why)), -ERANGE);
-    assert_string_equal(why, "2 NICs x 3 lanes = 6 source ports per leaf, "
-                             "fewer than its 8 uplinks: 2 uplinks stay idle; "
-                             "4 lanes per rail would use all");
-    assert_int_equal(mrail_ports_check(0, 1, 2, 2, why, sizeof(why)), -EINVAL);
-    assert_int_equal(mrail_ports_check(257, 1, 2, 2, why, sizeof(why)),
+    assert_int_equal(mrail_ports_check(8, 1, 4, 2, reason, sizeof(reason)), 0);
+    assert_string_equal(reason, "");
+    assert_int_equal(mrail_ports_check(8, 1, 2, 3, reason, sizeof(reason)),
+                     -ERANGE);
+    assert_string_equal(reason,
+                        "2 NICs x 3 lanes = 6 source ports per leaf, "
+                        "fewer than its 8 uplinks: 2 uplinks stay idle; "
+                        "4 lanes per rail would use all");
+    assert_int_equal(mrail_ports_check(0, 1, 2, 2, reason, sizeof(reason)),
                      -EINVAL);
-    assert_string_equal(why, "257 uplinks: a leaf can have 1 to 256 uplinks");
+    assert_int_equal(mrail_ports_check(257, 1, 2, 2, reason, sizeof(reason)),
+                     -EINVAL);
+    assert_string_equal(reason,
+                        "257 uplinks: a leaf can have 1 to 256 uplinks");
     assert_int_equal(mrail_ports_check(8, 1, 0, 2, NULL, 0), -EINVAL);
     assert_int_equal(mrail_ports_check(8, 0, 4, 2, NULL, 0), -EINVAL);
     assert_int_equal(mrail_ports_check(8, 2049, 4, 2, NULL, 0), -EINVAL);
     assert_int_equal(mrail_ports_check(8, 4, 16, 2, NULL, 0), 0);
-    assert_int_equal(mrail_ports_check(8, 4, 15, 2, why, sizeof(why)), -ERANGE);
-    assert_string_equal(why, "15 NICs x 2 lanes = 30 source ports per pod, "
-                             "fewer than its 8 x 4 paths: 2 paths stay idle; "
-                             "3 lanes per rail would use all");
+    assert_int_equal(mrail_ports_check(8, 4, 15, 2, reason, sizeof(reason)),
+                     -ERANGE);
+    assert_string_equal(reason,
+                        "15 NICs x 2 lanes = 30 source ports per pod, "
+                        "fewer than its 8 x 4 paths: 2 paths stay idle; "
+                        "3 lanes per rail would use all");
     assert_int_equal(mrail_ports_check(8, 1, 2, 0, NULL, 0), -EINVAL);
 }
 

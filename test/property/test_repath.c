@@ -64,11 +64,11 @@ static void hash_lanes(model_t *model)
  * first. */
 static void share_links(model_t *model)
 {
-    double room[2 * MAX_LINKS];
+    double residual[2 * MAX_LINKS];
     int is_decided[MRAIL_REPATH_MAX_LANES] = {0};
 
     for (unsigned l = 0; l < 2 * model->uplinks; ++l) {
-        room[l] = LINK_BYTES;
+        residual[l] = LINK_BYTES;
     }
     for (unsigned left = model->lanes; left > 0;) {
         unsigned num[2 * MAX_LINKS] = {0}, fullest = 0;
@@ -79,8 +79,8 @@ static void share_links(model_t *model)
             num[model->uplinks + model->down[i]] += !is_decided[i];
         }
         for (unsigned l = 0; l < 2 * model->uplinks; ++l) {
-            if (num[l] != 0 && room[l] / num[l] < least) {
-                least = room[l] / num[l];
+            if (num[l] != 0 && residual[l] / num[l] < least) {
+                least = residual[l] / num[l];
                 fullest = l;
             }
         }
@@ -91,8 +91,8 @@ static void share_links(model_t *model)
                 (model->up[i] == fullest || down == fullest)) {
                 is_decided[i] = 1;
                 model->rates[i] = least;
-                room[model->up[i]] -= least;
-                room[down] -= least;
+                residual[model->up[i]] -= least;
+                residual[down] -= least;
                 --left;
             }
         }

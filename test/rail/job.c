@@ -128,14 +128,14 @@ int job_flush(job_t *job, mrail_ep_t *ep)
     return (ret == -EINPROGRESS) ? 0 : ret;
 }
 
-int job_result(int ok, const char *name, const char *why, ...)
+int job_result(int ok, const char *name, const char *reason, ...)
 {
     va_list ap;
 
     printf(ok ? "ok - %s" : "not ok - %s: ", name);
     if (!ok) {
-        va_start(ap, why);
-        vprintf(why, ap);
+        va_start(ap, reason);
+        vprintf(reason, ap);
         va_end(ap);
     }
     printf("\n");

@@ -62,7 +62,7 @@ int job_wait(job_t *job, const unsigned *counter, unsigned wanted,
 int job_flush(job_t *job, mrail_ep_t *ep);
 
 /* Prints "ok - NAME" or "not ok - NAME: WHY". Returns 0 if `ok`. */
-int job_result(int ok, const char *name, const char *why, ...)
+int job_result(int ok, const char *name, const char *reason, ...)
     MRAIL_PRINTF(3, 4);
 
 /* Returns the sum of the session's counter `name` over all rails, or -1 if it

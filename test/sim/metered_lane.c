@@ -55,12 +55,12 @@ static double metered_serve(double from_ns)
         mrail_ns_t until_ns;
         double share = metered_share((mrail_ns_t)from_ns, &until_ns);
         double per_ns = share * METERED_RATE / MRAIL_NS_PER_SEC;
-        double room = ((double)until_ns - from_ns) * per_ns;
+        double residual = ((double)until_ns - from_ns) * per_ns;
 
-        if (left <= room) {
+        if (left <= residual) {
             return from_ns + left / per_ns;
         }
-        left -= room;
+        left -= residual;
         from_ns = (double)until_ns;
     }
 }

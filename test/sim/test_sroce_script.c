@@ -23,15 +23,15 @@ typedef struct fault_run {
 static void fault_run_start(fault_run_t *run, const net_params_t *params,
                             const char *text)
 {
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
 
     net_init(&run->w, params);
     run->next_id = 0;
-    if ((sroce_fault_script_parse("t", text, strlen(text), &run->script, why,
-                                  sizeof(why)) != 0) ||
-        (sroce_fault_script_check(run->script, 2, 1, 0, why, sizeof(why)) !=
-         0)) {
-        fail_msg("%s", why);
+    if ((sroce_fault_script_parse("t", text, strlen(text), &run->script, reason,
+                                  sizeof(reason)) != 0) ||
+        (sroce_fault_script_check(run->script, 2, 1, 0, reason,
+                                  sizeof(reason)) != 0)) {
+        fail_msg("%s", reason);
     }
     run->start = sroce_sim_now(run->w.sim);
     assert_int_equal(sroce_sim_script(run->w.sim, run->script, 2, 1), 0);

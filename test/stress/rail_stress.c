@@ -164,7 +164,7 @@ static int stop(pid_t injector)
 static int stress_job(job_t *job)
 {
     transfer_state_t state;
-    const char *why;
+    const char *reason;
     char text[256];
     transfer_t *t = NULL;
     pid_t injector = 0;
@@ -179,24 +179,24 @@ static int stress_job(job_t *job)
     }
     state = exchange(job, t);
     transfer_look(t);
-    why = transfer_wrong(t);
-    if ((job->rank == 0) && (stop(injector) != 0) && (why == NULL)) {
-        why = "the fault script did not run to its end";
+    reason = transfer_wrong(t);
+    if ((job->rank == 0) && (stop(injector) != 0) && (reason == NULL)) {
+        reason = "the fault script did not run to its end";
     }
-    if (why == NULL) {
-        why = (state == TRANSFER_RUNS)     ? "the exchange hangs"
-              : (state == TRANSFER_FAILED) ? "the peer was given up"
-                                           : NULL;
+    if (reason == NULL) {
+        reason = (state == TRANSFER_RUNS)     ? "the exchange hangs"
+                 : (state == TRANSFER_FAILED) ? "the peer was given up"
+                                              : NULL;
     }
-    if (why != NULL) {
+    if (reason != NULL) {
         transfer_describe(t, text, sizeof(text));
-        printf("# %s\n# %s\n", why, text);
+        printf("# %s\n# %s\n", reason, text);
     }
     fflush(stdout);
     add_fault_counts(&job->engine->counters);
     transfer_destroy(t);
     mrail_engine_close(job->engine);
-    return why != NULL;
+    return reason != NULL;
 }
 
 static unsigned node_of(unsigned rank)

@@ -222,14 +222,14 @@ static void choose_stop(void)
 static void open_fixture(void)
 {
     transfer_address_t address;
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
 
     s.sim = sim_verbs_open(s.seed, 2, s.num_rails);
     if ((sroce_fault_script_parse("script", s.text, strlen(s.text), &s.script,
-                                  why, sizeof(why)) != 0) ||
-        (sroce_fault_script_check(s.script, 2, s.num_rails, 0, why,
-                                  sizeof(why)) != 0)) {
-        fail(why);
+                                  reason, sizeof(reason)) != 0) ||
+        (sroce_fault_script_check(s.script, 2, s.num_rails, 0, reason,
+                                  sizeof(reason)) != 0)) {
+        fail(reason);
     }
     open_process(0);
     open_process(1);

@@ -360,7 +360,7 @@ static void test_overwritten_events(void **state)
 }
 
 /* Port events are kept, however many events there are. */
-static void test_room_for_events(void **state)
+static void test_space_for_events(void **state)
 {
     fixture_t *f = *state;
     report_process_t *process = add(f, 1);
@@ -434,7 +434,7 @@ static void test_one_rank_is_not_slow(void **state)
 
 /* ---- plans ---- */
 
-static void test_room_for_plans(void **state)
+static void test_space_for_plans(void **state)
 {
     static mrail_plans_t plans;
     fixture_t *f = *state;
@@ -467,12 +467,12 @@ int main(void)
         TEST(test_earlier_sample),
         TEST(test_kinds),
         TEST(test_overwritten_events),
-        TEST(test_room_for_events),
+        TEST(test_space_for_events),
         TEST(test_freed_communicator),
         TEST(test_slowest),
         TEST(test_none_is_slowest),
         TEST(test_one_rank_is_not_slow),
-        TEST(test_room_for_plans),
+        TEST(test_space_for_plans),
     };
 
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);

@@ -347,7 +347,7 @@ static void test_event_consumed_by_arm(void)
 
 /* As in the previous test, but the second context waits for space in the send
  * queue. */
-static void test_room_stolen(void)
+static void test_space_stolen(void)
 {
     enum { COUNT = 2000 };
     ucs_status_ptr_t requests[COUNT];
@@ -420,7 +420,7 @@ static int run(int fd)
     test_large(&ports[1]);
     test_event_consumed_by_poll();
     test_event_consumed_by_arm();
-    test_room_stolen();
+    test_space_stolen();
     leave_together(fd);
     for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {
         ucp_worker_destroy(ports[i].worker);

@@ -63,9 +63,9 @@ acl_test_check_t acl_test_check(mrail_acl_dialect_t dialect, const char *text,
     FILE *stream = fmemopen(check.found, sizeof(check.found), "w");
 
     assert_non_null(stream);
-    check.ret =
-        mrail_acl_check(dialect, text, strlen(text), num_uplinks, leaf_uplinks,
-                        stream, &check.report, check.why, sizeof(check.why));
+    check.ret = mrail_acl_check(dialect, text, strlen(text), num_uplinks,
+                                leaf_uplinks, stream, &check.report,
+                                check.reason, sizeof(check.reason));
     fclose(stream);
     check.found[sizeof(check.found) - 1] = '\0';
     return check;

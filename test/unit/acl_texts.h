@@ -25,7 +25,7 @@ char *acl_test_vrfs(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
 typedef struct acl_test_check {
     int ret;
     mrail_acl_report_t report;
-    char why[256];
+    char reason[256];
     char found[4096]; /* text of the findings */
 } acl_test_check_t;
 

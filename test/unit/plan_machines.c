@@ -85,11 +85,11 @@ mrail_plan_t *plan_of(mrail_plan_topo_t *topo)
 
 void make(mrail_plan_t *plan, const mrail_plan_demand_t *demands, size_t count)
 {
-    char why[200] = "";
-    int ret = mrail_plan_make(plan, demands, count, 0, why, sizeof(why));
+    char reason[200] = "";
+    int ret = mrail_plan_make(plan, demands, count, 0, reason, sizeof(reason));
 
     if (ret != 0) {
-        fail_msg("%d: %s", ret, why);
+        fail_msg("%d: %s", ret, reason);
     }
     mrail_plan_compare(plan);
 }

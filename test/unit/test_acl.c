@@ -129,14 +129,14 @@ static void test_paper_by_default(void **state)
 
 static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
 {
-    char why[256], *text;
+    char reason[256], *text;
     acl_test_check_t check;
 
-    if (mrail_acl_validate_dialect(acl, dialect, why, sizeof(why)) != 0) {
+    if (mrail_acl_validate_dialect(acl, dialect, reason, sizeof(reason)) != 0) {
         /* only NVUE has fewer marks than a switch can have uplinks */
         assert_int_equal(dialect, MRAIL_ACL_NVUE);
         assert_true(acl->num_uplinks > 31);
-        acl_test_has(why, "NVUE marks each uplink with its own DSCP");
+        acl_test_has(reason, "NVUE marks each uplink with its own DSCP");
         return;
     }
     text = acl_test_text(acl, dialect);
@@ -144,7 +144,7 @@ static void write_and_check(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
     if (check.ret != 0) {
         fail_msg("%s, %u uplinks: %d %s\n%s\n%s",
                  mrail_acl_dialect_name(dialect), acl->num_uplinks, check.ret,
-                 check.why, check.found, text);
+                 check.reason, check.found, text);
     }
     assert_int_equal(check.report.num_rules,
                      acl->num_uplinks * acl->leaf_uplinks);
@@ -409,7 +409,7 @@ static void test_vrfs(void **state)
                              "ip link delete udf2 "},
     };
     mrail_acl_t acl = acl_test_options(2);
-    char why[256];
+    char reason[256];
 
     (void)state;
     acl.ingress = ports;
@@ -423,10 +423,11 @@ static void test_vrfs(void **state)
         free(undo);
         free(with);
     }
-    assert_int_equal(mrail_acl_validate_vrfs(&acl, why, sizeof(why)), 0);
+    assert_int_equal(mrail_acl_validate_vrfs(&acl, reason, sizeof(reason)), 0);
     acl.num_ingress = 3;
-    assert_int_equal(mrail_acl_validate_vrfs(&acl, why, sizeof(why)), -EINVAL);
-    acl_test_has(why, "the number of ports (3)");
+    assert_int_equal(mrail_acl_validate_vrfs(&acl, reason, sizeof(reason)),
+                     -EINVAL);
+    acl_test_has(reason, "the number of ports (3)");
 }
 
 /* A switch rejects the placeholder, so the check must treat it as a missing
@@ -454,10 +455,10 @@ static void test_placeholders(void **state)
 
 static void refused(const mrail_acl_t *acl, const char *part)
 {
-    char why[256] = "";
+    char reason[256] = "";
 
-    assert_int_equal(mrail_acl_validate(acl, why, sizeof(why)), -EINVAL);
-    acl_test_has(why, part);
+    assert_int_equal(mrail_acl_validate(acl, reason, sizeof(reason)), -EINVAL);
+    acl_test_has(reason, part);
 }
 
 static void test_refused_numbers(void **state)
@@ -516,7 +517,7 @@ static void test_refused_lists(void **state)
 {
     static const char *const twice[] = {"a", "b", "a"};
     mrail_acl_t acl = acl_test_options(8);
-    char why[256];
+    char reason[256];
 
     (void)state;
     acl_test_uplinks[2].next_hop = "10.9.0.256";
@@ -530,9 +531,9 @@ static void test_refused_lists(void **state)
     acl = acl_test_options(8);
     acl.as_printed = 1;
     assert_int_equal(
-        mrail_acl_validate_dialect(&acl, MRAIL_ACL_EOS, why, sizeof(why)),
+        mrail_acl_validate_dialect(&acl, MRAIL_ACL_EOS, reason, sizeof(reason)),
         -EINVAL);
-    acl_test_has(why, "ios dialect");
+    acl_test_has(reason, "ios dialect");
 }
 
 int main(void)

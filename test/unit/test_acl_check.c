@@ -236,7 +236,7 @@ static void is_valid(mrail_acl_dialect_t dialect, unsigned uplinks_num,
     acl_test_check_t check = acl_test_check(dialect, text, uplinks_num, 1);
 
     if (check.ret != 0) {
-        fail_msg("%d %s\n%s\n%s", check.ret, check.why, check.found, text);
+        fail_msg("%d %s\n%s\n%s", check.ret, check.reason, check.found, text);
     }
 }
 
@@ -408,7 +408,7 @@ static void malformed(mrail_acl_dialect_t dialect, const char *text,
     if (check.ret != -EINVAL) {
         fail_msg("%d for:\n%s", check.ret, text);
     }
-    acl_test_has(check.why, part);
+    acl_test_has(check.reason, part);
     assert_string_equal(check.found, "");
 }
 
@@ -487,7 +487,7 @@ static void test_wrong_dialect(void **state)
                 assert_int_equal(check.report.num_unmapped, 4);
             } else {
                 assert_int_equal(check.ret, -EINVAL);
-                assert_true(check.why[0] != '\0');
+                assert_true(check.reason[0] != '\0');
             }
         }
         free(text);
@@ -498,18 +498,18 @@ static void test_zero_byte_and_length(void **state)
 {
     static char large[MRAIL_ACL_MAX_TEXT + 2];
     mrail_acl_report_t report;
-    char why[256];
+    char reason[256];
 
     (void)state;
     assert_int_equal(mrail_acl_check(MRAIL_ACL_IOS, "a\nb\0c", 5, 0, 1, stderr,
-                                     &report, why, sizeof(why)),
+                                     &report, reason, sizeof(reason)),
                      -EINVAL);
-    acl_test_has(why, "line 2: byte 0 is not text");
+    acl_test_has(reason, "line 2: byte 0 is not text");
     memset(large, ' ', sizeof(large));
     assert_int_equal(mrail_acl_check(MRAIL_ACL_IOS, large, sizeof(large), 0, 1,
-                                     stderr, &report, why, sizeof(why)),
+                                     stderr, &report, reason, sizeof(reason)),
                      -EINVAL);
-    acl_test_has(why, "the text exceeds");
+    acl_test_has(reason, "the text exceeds");
 }
 
 /* Findings other than gaps and overlaps. */
@@ -686,7 +686,7 @@ static void test_every_allocation(void **state)
     for (unsigned d = 0; d < MRAIL_ACL_NUM_DIALECTS; ++d) {
         mrail_acl_t acl = acl_test_options((d == MRAIL_ACL_NVUE) ? 30 : 80);
         char *text = acl_test_text(&acl, (mrail_acl_dialect_t)d);
-        char why[256] = "", found[256];
+        char reason[256] = "", found[256];
         FILE *stream = fmemopen(found, sizeof(found), "w");
         mrail_acl_report_t report = {.num_rules = 12345};
         int ret = -ENOMEM;
@@ -697,10 +697,10 @@ static void test_every_allocation(void **state)
             assert_int_equal(report.num_rules, 12345);
             countdown = n;
             ret = mrail_acl_check((mrail_acl_dialect_t)d, text, strlen(text), 0,
-                                  1, stream, &report, why, sizeof(why));
+                                  1, stream, &report, reason, sizeof(reason));
             countdown = 0;
             if (ret == -ENOMEM) {
-                assert_string_equal(why, "out of memory");
+                assert_string_equal(reason, "out of memory");
             }
         }
         assert_int_equal(ret, 0);

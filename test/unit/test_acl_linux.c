@@ -187,7 +187,7 @@ static void test_jumps_in_a_circle(void **state)
 
     (void)state;
     assert_int_equal(check.ret, -EINVAL);
-    acl_test_has(check.why, "no rule for source ports");
+    acl_test_has(check.reason, "no rule for source ports");
 }
 
 /* A routing rule before those of the uplinks matches the packets first. */

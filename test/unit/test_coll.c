@@ -134,30 +134,30 @@ static const char *refusal(const mca_coll_mrail_rank_entry_t *entries,
                            unsigned num_ranks)
 {
     mca_coll_mrail_topology_t *topology = NULL;
-    const char *why = NULL;
+    const char *reason = NULL;
     int ret = mca_coll_mrail_topology_create(entries, num_ranks, 0, NULL, NULL,
-                                             &topology, &why);
+                                             &topology, &reason);
 
     if (ret == 0) {
         mca_coll_mrail_topology_destroy(topology);
         return "";
     }
     assert_int_equal(ret, 1);
-    assert_non_null(why);
-    return why;
+    assert_non_null(reason);
+    return reason;
 }
 
 static void test_rank_places(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[12];
     mca_coll_mrail_topology_t *topology;
-    const char *why;
+    const char *reason;
 
     fill_rank_entries(entries, 3, 4, 3);
     entries[11].leaf[0] = 20; /* a leaf that no other rank has */
     entries[1].node = entries[11].node;
     assert_int_equal(mca_coll_mrail_topology_create(entries, 12, 1, NULL, NULL,
-                                                    &topology, &why),
+                                                    &topology, &reason),
                      0);
     assert_int_equal(topology->num_ranks, 12);
     assert_int_equal(topology->num_nodes, 3);
@@ -430,7 +430,7 @@ static const mca_coll_mrail_records_t *records_of(job_t *job)
 static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *entries,
                      unsigned num_ranks)
 {
-    const char *why;
+    const char *reason;
 
     memset(job, 0, sizeof(*job));
     job->num_ranks = num_ranks;
@@ -443,7 +443,7 @@ static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *entries,
     for (unsigned i = 0; i < num_ranks; ++i) {
         assert_int_equal(
             mca_coll_mrail_topology_create(entries, num_ranks, i, NULL, NULL,
-                                           &job->topologies[i], &why),
+                                           &job->topologies[i], &reason),
             0);
         assert_int_equal(mca_coll_mrail_schedule_create(job->topologies[i],
                                                         &job->schedule[i]),

@@ -17,7 +17,7 @@
 #define NUM_RANKS 40u
 /* one of the low flags, and one of the high flags */
 #define FLAGS (MCA_COLL_MRAIL_GAPS_OUT | MCA_COLL_MRAIL_DEVICE_IN)
-#define ROOM (MCA_COLL_MRAIL_RECORD_MAX_HEAD + NUM_RANKS)
+#define CAPACITY (MCA_COLL_MRAIL_RECORD_MAX_HEAD + NUM_RANKS)
 
 static const mca_coll_mrail_record_rule_t rule = {.threshold = 1000};
 static const mca_coll_mrail_rail_rate_t one_rail = {.port = 100};
@@ -63,7 +63,7 @@ static void test_rates_of_rails(void **state)
     static const uint64_t edges[] = {
         0, 1, 1023, 1024, 1025, 2047, 2048, 4095, UINT64_MAX - 1, UINT64_MAX};
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS];
-    uint64_t words[ROOM], bytes[NUM_RANKS] = {0};
+    uint64_t words[CAPACITY], bytes[NUM_RANKS] = {0};
     mrail_rng_t rng;
 
     mrail_rng_init(&rng, 1);
@@ -97,7 +97,7 @@ static void test_rates_of_rails(void **state)
 static void test_equal_rails(void **state)
 {
     mca_coll_mrail_rail_rate_t rails[UCT_MRAIL_MAX_RAILS];
-    uint64_t words[ROOM], bytes[NUM_RANKS] = {0};
+    uint64_t words[CAPACITY], bytes[NUM_RANKS] = {0};
 
     for (unsigned k = 0; k < UCT_MRAIL_MAX_RAILS; ++k) {
         rails[k] = (mca_coll_mrail_rail_rate_t){.port = 50000000000};
@@ -118,7 +118,7 @@ static void test_equal_rails(void **state)
 
 static void test_demands(void **state)
 {
-    uint64_t words[ROOM], bytes[NUM_RANKS];
+    uint64_t words[CAPACITY], bytes[NUM_RANKS];
     mrail_rng_t rng;
 
     mrail_rng_init(&rng, 2);
@@ -162,7 +162,7 @@ static void test_demands_within_a_node(void **state)
     mca_coll_mrail_record_rule_t soft = {.threshold = 1000,
                                          .is_near_announced = 1};
     mca_coll_mrail_record_writer_t writer;
-    uint64_t words[ROOM];
+    uint64_t words[CAPACITY];
 
     mca_coll_mrail_record_begin(&writer, &rule, 0, &one_rail, 1, words);
     mca_coll_mrail_record_send(&writer, 1, 500, 1);
@@ -200,7 +200,7 @@ static void test_beyond_the_limits(void **state)
 
     for (size_t i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         mca_coll_mrail_record_writer_t writer;
-        uint64_t words[ROOM];
+        uint64_t words[CAPACITY];
         size_t length;
 
         mca_coll_mrail_record_begin(&writer, &rule, 0, &one_rail, 1, words);
@@ -221,7 +221,7 @@ static void test_mismatched_counts(void **state)
         uint32_t ranks = 2 + mrail_rng_below(&rng, 6);
         uint32_t odd_from = mrail_rng_below(&rng, ranks);
         uint32_t odd_to = (odd_from + 1) % ranks;
-        uint64_t bytes[8][8], sum = 0, words[ROOM];
+        uint64_t bytes[8][8], sum = 0, words[CAPACITY];
 
         for (unsigned i = 0; i < 64; ++i) {
             bytes[i / 8][i % 8] = mrail_rng_below(&rng, 2000);
@@ -253,7 +253,7 @@ static void test_mismatched_counts(void **state)
 
 static void test_impossible_records(void **state)
 {
-    uint64_t words[ROOM], bytes[NUM_RANKS] = {0}, bad[ROOM];
+    uint64_t words[CAPACITY], bytes[NUM_RANKS] = {0}, bad[CAPACITY];
     size_t length;
 
     bytes[4] = bytes[5] = 5000;
@@ -319,7 +319,7 @@ static void test_random_records(void **state)
 static void test_same_demands(void **state)
 {
     mca_coll_mrail_rail_rate_t rails[3] = {{.port = 5}, {.port = 6}};
-    uint64_t a[ROOM], b[ROOM], bytes[NUM_RANKS] = {0};
+    uint64_t a[CAPACITY], b[CAPACITY], bytes[NUM_RANKS] = {0};
 
     bytes[2] = 5000;
     bytes[3] = 50;
@@ -372,13 +372,13 @@ static void test_blocks(void **state)
 static void test_all_records(void **state)
 {
     mca_coll_mrail_records_t records, copy;
-    uint64_t words[ROOM], bytes[NUM_RANKS] = {0};
+    uint64_t words[CAPACITY], bytes[NUM_RANKS] = {0};
     size_t total = 0;
 
     assert_int_equal(mca_coll_mrail_records_init(&records, 3), 0);
     assert_int_equal(mca_coll_mrail_records_init(&copy, 3), 0);
     assert_true(mca_coll_mrail_records_equal(&records, &copy));
-    assert_int_equal(mca_coll_mrail_records_reserve(&records, 3 * ROOM), 0);
+    assert_int_equal(mca_coll_mrail_records_reserve(&records, 3 * CAPACITY), 0);
     for (uint32_t i = 0; i < 3; ++i) {
         size_t length;
 

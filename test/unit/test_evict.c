@@ -185,7 +185,7 @@ static void test_used_is_not_idle(void **state)
         peer->lanes[slot]->used = (slot == 1) ? 5 : 6;
     }
     fake_now_ns += MRAIL_NS_PER_SEC;
-    mrail_evict_make_room(engine, 0);
+    mrail_evict_lanes(engine, 0);
     assert_int_equal(peer->evict_mask, 1u << 1);
 }
 

@@ -33,11 +33,11 @@ static const char fat_tree[] = "host h[001-032]\n"
 static mrail_fabric_t *fabric_of(const char *text)
 {
     mrail_fabric_t *fabric = NULL;
-    char why[512] = "";
+    char reason[512] = "";
 
-    if (mrail_fabric_parse("t", text, strlen(text), &fabric, why,
-                           sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (mrail_fabric_parse("t", text, strlen(text), &fabric, reason,
+                           sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     return fabric;
 }
@@ -151,22 +151,25 @@ static void test_indices(void **state)
 static void test_too_few_lanes(void **state)
 {
     mrail_fabric_t *fabric = fabric_of(fat_tree);
-    char why[320] = "";
+    char reason[320] = "";
 
-    assert_int_equal(mrail_fabric_check_lanes(fabric, 1, why, sizeof(why)), 0);
+    assert_int_equal(
+        mrail_fabric_check_lanes(fabric, 1, reason, sizeof(reason)), 0);
     mrail_fabric_destroy(fabric);
 
     fabric = fabric_of("host h[1-3]\nleaf l[1-2]\nspine s[1-2]\n"
                        "link h[1-2] l1 1MB\nlink h3 l2 1MB\n"
                        "link l[1-2] s[1-2] 1MB\n");
-    assert_int_equal(mrail_fabric_check_lanes(fabric, 1, why, sizeof(why)),
-                     -ERANGE);
-    assert_string_equal(why,
+    assert_int_equal(
+        mrail_fabric_check_lanes(fabric, 1, reason, sizeof(reason)), -ERANGE);
+    assert_string_equal(reason,
                         "leaf l2: 1 NICs x 1 lanes = 1 source ports per leaf, "
                         "fewer than its 2 uplinks: 1 uplinks stay idle; 2 "
                         "lanes per rail would use all");
-    assert_int_equal(mrail_fabric_check_lanes(fabric, 2, why, sizeof(why)), 0);
-    assert_int_equal(mrail_fabric_check_lanes(fabric, 0, why, sizeof(why)), 0);
+    assert_int_equal(
+        mrail_fabric_check_lanes(fabric, 2, reason, sizeof(reason)), 0);
+    assert_int_equal(
+        mrail_fabric_check_lanes(fabric, 0, reason, sizeof(reason)), 0);
     mrail_fabric_destroy(fabric);
 }
 
@@ -207,7 +210,7 @@ static void test_addresses(void **state)
 static void test_refusals(void **state)
 {
     static const struct {
-        const char *text, *why;
+        const char *text, *reason;
     } cases[] = {
         {"",
          "t:1: a fabric needs at least one host, one leaf and a link between "
@@ -282,15 +285,15 @@ static void test_refusals(void **state)
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         mrail_fabric_t *fabric = (mrail_fabric_t *)&cases;
-        char why[512] = "";
+        char reason[512] = "";
 
         assert_int_equal(mrail_fabric_parse("t", cases[i].text,
-                                            strlen(cases[i].text), &fabric, why,
-                                            sizeof(why)),
+                                            strlen(cases[i].text), &fabric,
+                                            reason, sizeof(reason)),
                          -EINVAL);
         assert_ptr_equal(fabric, (const void *)&cases);
-        if (strncmp(why, cases[i].why, strlen(cases[i].why)) != 0) {
-            fail_msg("case %u: '%s', not '%s'", i, why, cases[i].why);
+        if (strncmp(reason, cases[i].reason, strlen(cases[i].reason)) != 0) {
+            fail_msg("case %u: '%s', not '%s'", i, reason, cases[i].reason);
         }
     }
 }
@@ -347,18 +350,18 @@ static void test_out_of_memory(void **state)
 
     do {
         mrail_fabric_t *fabric = NULL;
-        char why[512] = "";
+        char reason[512] = "";
 
         allocations_left = n++;
-        ret = mrail_fabric_parse("t", fat_tree, strlen(fat_tree), &fabric, why,
-                                 sizeof(why));
+        ret = mrail_fabric_parse("t", fat_tree, strlen(fat_tree), &fabric,
+                                 reason, sizeof(reason));
         allocations_left = -1;
         if (ret == 0) {
             mrail_fabric_destroy(fabric);
         } else {
             assert_int_equal(ret, -ENOMEM);
             assert_null(fabric);
-            assert_non_null(strstr(why, "out of memory"));
+            assert_non_null(strstr(reason, "out of memory"));
         }
     } while (ret != 0);
     assert_true(n > 10);

@@ -18,11 +18,11 @@
 static sroce_fault_script_t *parse(const char *text)
 {
     sroce_fault_script_t *script = NULL;
-    char why[SROCE_FAULT_WHY_MAX] = "";
+    char reason[SROCE_FAULT_REASON_MAX] = "";
 
-    if (sroce_fault_script_parse("t", text, strlen(text), &script, why,
-                                 sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (sroce_fault_script_parse("t", text, strlen(text), &script, reason,
+                                 sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     return script;
 }
@@ -147,7 +147,7 @@ static void test_clauses(void **state)
 
 static const struct {
     const char *text;
-    const char *why; /* start of the message */
+    const char *reason; /* start of the message */
 } bad[] = {
     {"at", "t:1: the line ends, but a time (10ms), 'packet N'"},
     {"at 1ms", "t:1: the line ends, but an action"},
@@ -238,24 +238,24 @@ static const struct {
     {"a a a a a a a a a a a a a a a a a a a a a a a a a", "t:1: a line may "
                                                           "have at most 24"}};
 
-static void expect_error(const char *text, size_t length, const char *why)
+static void expect_error(const char *text, size_t length, const char *reason)
 {
     sroce_fault_script_t *script = (void *)&script;
-    char got[SROCE_FAULT_WHY_MAX];
+    char got[SROCE_FAULT_REASON_MAX];
 
     assert_int_equal(
         sroce_fault_script_parse("t", text, length, &script, got, sizeof(got)),
         -EINVAL);
     assert_ptr_equal(script, &script); /* the pointer was not changed */
-    if (strncmp(got, why, strlen(why)) != 0) {
-        fail_msg("'%s': says '%s', not '%s'", text, got, why);
+    if (strncmp(got, reason, strlen(reason)) != 0) {
+        fail_msg("'%s': says '%s', not '%s'", text, got, reason);
     }
 }
 
 static void test_refused(void **state)
 {
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
-        expect_error(bad[i].text, strlen(bad[i].text), bad[i].why);
+        expect_error(bad[i].text, strlen(bad[i].text), bad[i].reason);
     }
     expect_error("\nat 1ms do\0wn", 13, "t:2: byte 0 is not text");
 }
@@ -264,16 +264,17 @@ static void test_refused(void **state)
 static void test_long_name(void **state)
 {
     sroce_fault_script_t *script;
-    char name[600], why[SROCE_FAULT_WHY_MAX];
+    char name[600], reason[SROCE_FAULT_REASON_MAX];
 
     memset(name, 'x', sizeof(name));
     strcpy(name + sizeof(name) - sizeof("/drill"), "/drill");
     assert_int_equal(sroce_fault_script_parse(name, "at 1ms sideways", 15,
-                                              &script, why, sizeof(why)),
+                                              &script, reason, sizeof(reason)),
                      -EINVAL);
-    assert_int_equal(strspn(why, "x"), SROCE_FAULT_NAME_MAX - strlen("/drill"));
-    assert_non_null(strstr(why, "x/drill:1: 'sideways' is not an action"));
-    assert_non_null(strstr(why, "qp_error, clear"));
+    assert_int_equal(strspn(reason, "x"),
+                     SROCE_FAULT_NAME_MAX - strlen("/drill"));
+    assert_non_null(strstr(reason, "x/drill:1: 'sideways' is not an action"));
+    assert_non_null(strstr(reason, "qp_error, clear"));
 }
 
 static void test_limits(void **state)
@@ -282,7 +283,7 @@ static void test_limits(void **state)
     size_t length = (SROCE_FAULT_MAX_STEPS + 1) * (sizeof(step) - 1);
     char *text = malloc(SROCE_FAULT_MAX_BYTES + 2);
     sroce_fault_script_t *script;
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
 
     assert_non_null(text);
     for (unsigned i = 0; i <= SROCE_FAULT_MAX_STEPS; ++i) {
@@ -290,9 +291,9 @@ static void test_limits(void **state)
     }
     expect_error(text, length, "t:1025: a script may have at most 1024 steps");
     length -= sizeof(step) - 1;
-    assert_int_equal(
-        sroce_fault_script_parse("t", text, length, &script, why, sizeof(why)),
-        0);
+    assert_int_equal(sroce_fault_script_parse("t", text, length, &script,
+                                              reason, sizeof(reason)),
+                     0);
     assert_int_equal(script->num_steps, SROCE_FAULT_MAX_STEPS);
     sroce_fault_script_destroy(script);
     memset(text, ' ', SROCE_FAULT_MAX_BYTES + 1);
@@ -305,17 +306,19 @@ static void test_targets_exist(void **state)
 {
     sroce_fault_script_t *script =
         parse("at 1ms down\nat 2ms node 1,0 rail 3,1 down");
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
 
     assert_int_equal(
-        sroce_fault_script_check(script, 2, 4, 0, why, sizeof(why)), 0);
+        sroce_fault_script_check(script, 2, 4, 0, reason, sizeof(reason)), 0);
     assert_int_equal(
-        sroce_fault_script_check(script, 1, 4, 0, why, sizeof(why)), -EINVAL);
-    assert_string_equal(why,
+        sroce_fault_script_check(script, 1, 4, 0, reason, sizeof(reason)),
+        -EINVAL);
+    assert_string_equal(reason,
                         "t:2: there is no node 1: valid numbers are 0 to 0");
     assert_int_equal(
-        sroce_fault_script_check(script, 2, 3, 0, why, sizeof(why)), -EINVAL);
-    assert_string_equal(why,
+        sroce_fault_script_check(script, 2, 3, 0, reason, sizeof(reason)),
+        -EINVAL);
+    assert_string_equal(reason,
                         "t:2: there is no rail 3: valid numbers are 0 to 2");
     assert_null(
         sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)));
@@ -375,11 +378,12 @@ static void rails_note(void *arg, mrail_ns_t at_ns,
 static void rails_start(rails_t *r, const char *text)
 {
     sroce_fault_ops_t ops = {rails_get, rails_apply, rails_note, r};
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
 
     r->script = parse(text);
     assert_int_equal(
-        sroce_fault_script_check(r->script, 2, 2, 0, why, sizeof(why)), 0);
+        sroce_fault_script_check(r->script, 2, 2, 0, reason, sizeof(reason)),
+        0);
     r->tl = sroce_fault_timeline_create(r->script, 2, 2, 0, &ops);
     assert_non_null(r->tl);
 }
@@ -603,18 +607,18 @@ static void test_no_memory(void **state)
 {
     static const char text[] = "at 1ms down\nat 2ms up\nat 3ms clear\n";
     sroce_fault_script_t *script = NULL;
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
     unsigned n = 0;
     int ret;
 
     do {
         allocations_left = ++n;
-        ret = sroce_fault_script_parse("t", text, strlen(text), &script, why,
-                                       sizeof(why));
+        ret = sroce_fault_script_parse("t", text, strlen(text), &script, reason,
+                                       sizeof(reason));
         allocations_left = 0;
         if (ret != 0) {
             assert_int_equal(ret, -ENOMEM);
-            assert_non_null(strstr(why, ": out of memory"));
+            assert_non_null(strstr(reason, ": out of memory"));
             assert_null(script);
         }
     } while (ret != 0);
@@ -806,17 +810,19 @@ static void test_gpus_exist(void **state)
 {
     sroce_fault_script_t *script =
         parse("at 1ms gpu 1 down\nat 2ms gpu 1 peer 3 down");
-    char why[SROCE_FAULT_WHY_MAX];
+    char reason[SROCE_FAULT_REASON_MAX];
 
     assert_int_equal(
-        sroce_fault_script_check(script, 1, 1, 4, why, sizeof(why)), 0);
+        sroce_fault_script_check(script, 1, 1, 4, reason, sizeof(reason)), 0);
     assert_int_equal(
-        sroce_fault_script_check(script, 1, 1, 3, why, sizeof(why)), -EINVAL);
-    assert_string_equal(why,
+        sroce_fault_script_check(script, 1, 1, 3, reason, sizeof(reason)),
+        -EINVAL);
+    assert_string_equal(reason,
                         "t:2: there is no gpu 3: valid numbers are 0 to 2");
     assert_int_equal(
-        sroce_fault_script_check(script, 1, 1, 0, why, sizeof(why)), -EINVAL);
-    assert_string_equal(why, "t:1: there are no GPUs: see --gpus");
+        sroce_fault_script_check(script, 1, 1, 0, reason, sizeof(reason)),
+        -EINVAL);
+    assert_string_equal(reason, "t:1: there are no GPUs: see --gpus");
     sroce_fault_script_destroy(script);
 }
 

@@ -47,7 +47,7 @@ static void set_links(mca_coll_mrail_gpus_t *gpus, links_t links)
 static void node_init(node_t *node, links_t links)
 {
     mca_coll_mrail_rank_entry_t entries[RANKS];
-    const char *why;
+    const char *reason;
 
     for (unsigned i = 0; i < RANKS; ++i) {
         entries[i] = (mca_coll_mrail_rank_entry_t){
@@ -64,8 +64,9 @@ static void node_init(node_t *node, links_t links)
                        .copy_bandwidth = 1000000000000ull}};
         node->flags[i] = DEVICE;
     }
-    assert_int_equal(mca_coll_mrail_topology_create(
-                         entries, RANKS, 0, NULL, NULL, &node->topology, &why),
+    assert_int_equal(mca_coll_mrail_topology_create(entries, RANKS, 0, NULL,
+                                                    NULL, &node->topology,
+                                                    &reason),
                      0);
     assert_true(node->topology->is_for_devices);
     assert_int_equal(mca_coll_mrail_gpus_create(RANKS, 1,

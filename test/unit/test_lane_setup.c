@@ -792,7 +792,7 @@ static void free_up(unsigned rail)
 
 /* A first lane may start on any rail. The search must find the rail with free
  * QPs, regardless of the rail at which it starts. */
-static void test_first_lane_takes_rail_with_room(void **state)
+static void test_first_lane_takes_rail_with_space(void **state)
 {
     for (unsigned base = 0; base < 2; ++base) {
         for (unsigned full = 0; full < 2; ++full) {
@@ -814,7 +814,7 @@ static void test_first_lane_takes_rail_with_room(void **state)
 }
 
 /* The same applies to a lane between the process and itself. */
-static void test_own_lane_takes_rail_with_room(void **state)
+static void test_own_lane_takes_rail_with_space(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
     mrail_ep_t *ep;
@@ -844,7 +844,7 @@ static void test_own_lane_takes_rail_with_room(void **state)
     start(64);
 }
 
-static void test_no_rail_has_room(void **state)
+static void test_no_rail_has_space(void **state)
 {
     start(64);
     use_up(0);
@@ -858,7 +858,7 @@ static void test_no_rail_has_room(void **state)
 }
 
 /* The link of the rail with free QPs is down at the moment. */
-static void test_rail_with_room_is_down(void **state)
+static void test_rail_with_space_is_down(void **state)
 {
     start(64);
     engine->next_base = 0;
@@ -893,7 +893,7 @@ static void test_rail_with_room_is_down(void **state)
 }
 
 /* The rail with free QPs stays down, so the wait must be limited. */
-static void test_rail_with_room_stays_down(void **state)
+static void test_rail_with_space_stays_down(void **state)
 {
     start(64);
     engine->next_base = 0;
@@ -1070,11 +1070,11 @@ int main(int argc, char **argv)
         TEST(test_liveness_check_has_full_timeout),
         TEST(test_reads_fit_both_devices),
         TEST(test_lock_is_free_between_requests),
-        TEST(test_first_lane_takes_rail_with_room),
-        TEST(test_own_lane_takes_rail_with_room),
-        TEST(test_no_rail_has_room),
-        TEST(test_rail_with_room_is_down),
-        TEST(test_rail_with_room_stays_down),
+        TEST(test_first_lane_takes_rail_with_space),
+        TEST(test_own_lane_takes_rail_with_space),
+        TEST(test_no_rail_has_space),
+        TEST(test_rail_with_space_is_down),
+        TEST(test_rail_with_space_stays_down),
         TEST(test_bye_uses_every_pair),
         TEST(test_late_reply_of_earlier_epoch),
         TEST(test_not_wanted),

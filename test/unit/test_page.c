@@ -642,7 +642,7 @@ static void test_ring_of_a_child(void **state)
 
 /* ---- a full file system, and a truncated file ---- */
 
-static void test_no_room(void **state)
+static void test_no_space(void **state)
 {
     struct rlimit before, little;
     mrail_page_file_t *file = NULL;
@@ -700,7 +700,7 @@ int main(void)
         TEST(test_ring_that_shrinks),
         TEST(test_ring_of_a_child),
         TEST(test_not_truncated_by_mistake),
-        TEST(test_no_room),
+        TEST(test_no_space),
         TEST(test_cut_while_written),
     };
 

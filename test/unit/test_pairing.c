@@ -248,7 +248,7 @@ static int index_of(const char *text, unsigned rail, const char *device,
 {
     mrail_rail_attr_t attr = {.port = port};
     mrail_config_t config;
-    const char *why;
+    const char *reason;
     int ret;
 
     assert_int_equal(mrail_config_from_env(&config), 0);
@@ -257,8 +257,8 @@ static int index_of(const char *text, unsigned rail, const char *device,
     if (mrail_config_check(&config) != 0) {
         ret = -2;
     } else {
-        why = mrail_discovery_nic_index(&config, rail, 0, &attr);
-        ret = (why == NULL) ? (int)attr.nic_index : -1;
+        reason = mrail_discovery_nic_index(&config, rail, 0, &attr);
+        ret = (reason == NULL) ? (int)attr.nic_index : -1;
     }
     mrail_config_cleanup(&config);
     return ret;

@@ -190,7 +190,7 @@ static void test_other_pair_is_requested_first(void **state)
     confirm_broken(0, 0, 0);
     before = count_sent(MRAIL_CTL_LANE_REQ);
     peer->requested_slots = 2;
-    peer->no_room_mask = 0;     /* no lane has been available so far */
+    peer->no_space_mask = 0;    /* no lane has been available so far */
     peer->paths[0].restore = 1; /* its probes are answered */
     mrail_ctl_work(peer);
     run_control(0);

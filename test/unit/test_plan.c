@@ -489,7 +489,7 @@ static void test_no_rail(void **state)
     const mrail_plan_demand_t demand = {0, 3, 2000000000ull};
     mrail_plan_topo_t *topo = two_relays(10 * G);
     mrail_plan_t *plan;
-    char why[200] = "";
+    char reason[200] = "";
 
     set_reach(topo, 0, 0, 0);
     set_reach(topo, 1, 0, MRAIL_PLAN_UNLIMITED);
@@ -499,8 +499,9 @@ static void test_no_rail(void **state)
     topo = two_relays(0);
     set_reach(topo, 0, 0, 0);
     plan = plan_of(topo);
-    assert_int_equal(mrail_plan_make(plan, &demand, 1, 0, why, sizeof(why)),
-                     -EHOSTUNREACH);
+    assert_int_equal(
+        mrail_plan_make(plan, &demand, 1, 0, reason, sizeof(reason)),
+        -EHOSTUNREACH);
     mrail_plan_destroy(plan);
 }
 

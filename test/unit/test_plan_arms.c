@@ -41,8 +41,8 @@ static void assert_arm(plan_arm_id_t id, double seconds, double relayed,
 {
     const plan_arm_t *arm = &arms[id];
 
-    if (arm->why[0] != '\0') {
-        fail_msg("%s: %s", plan_arm_name(id), arm->why);
+    if (arm->reason[0] != '\0') {
+        fail_msg("%s: %s", plan_arm_name(id), arm->reason);
     }
     assert_near(arm->seconds, seconds, 1e-9);
     if (relayed < 0) {
@@ -57,8 +57,8 @@ static void assert_not_served(plan_arm_id_t id, const char *words)
 {
     const plan_arm_t *arm = &arms[id];
 
-    if (strstr(arm->why, words) == NULL) {
-        fail_msg("%s: '%s' instead of '%s'", plan_arm_name(id), arm->why,
+    if (strstr(arm->reason, words) == NULL) {
+        fail_msg("%s: '%s' instead of '%s'", plan_arm_name(id), arm->reason,
                  words);
     }
     assert_true(arm->seconds <= 0 && arm->relayed <= 0 && arm->steps == 0);

@@ -27,10 +27,10 @@ typedef struct matrix {
 static plan_demand_pattern_t pattern_of(const char *spec)
 {
     plan_demand_pattern_t pattern;
-    char why[PLAN_DEMAND_WHY_MAX] = "";
+    char reason[PLAN_DEMAND_REASON_MAX] = "";
 
-    if (plan_demand_parse(spec, &pattern, why, sizeof(why)) != 0) {
-        fail_msg("%s: %s", spec, why);
+    if (plan_demand_parse(spec, &pattern, reason, sizeof(reason)) != 0) {
+        fail_msg("%s: %s", spec, reason);
     }
     return pattern;
 }
@@ -39,13 +39,13 @@ static size_t make(const char *spec, unsigned num_ranks, uint64_t seed,
                    mrail_plan_demand_t **demands_p)
 {
     plan_demand_pattern_t pattern = pattern_of(spec);
-    char why[PLAN_DEMAND_WHY_MAX] = "";
+    char reason[PLAN_DEMAND_REASON_MAX] = "";
     size_t num = 0;
 
     *demands_p = NULL;
-    if (plan_demand_make(&pattern, num_ranks, seed, demands_p, &num, why,
-                         sizeof(why)) != 0) {
-        fail_msg("%s: %s", spec, why);
+    if (plan_demand_make(&pattern, num_ranks, seed, demands_p, &num, reason,
+                         sizeof(reason)) != 0) {
+        fail_msg("%s: %s", spec, reason);
     }
     return num;
 }
@@ -414,7 +414,7 @@ static void test_parse(void **state)
 }
 
 static const struct {
-    const char *spec, *why;
+    const char *spec, *reason;
 } bad[] = {
     {"", "'' is not a pattern; the patterns are uniform, hotspot, zipf, moe, "
          "stencil, incast"},
@@ -459,25 +459,26 @@ static const struct {
 
 static void test_parse_refused(void **state)
 {
-    char why[PLAN_DEMAND_WHY_MAX], spec[300];
+    char reason[PLAN_DEMAND_REASON_MAX], spec[300];
     plan_demand_pattern_t pattern, before;
 
     memset(&pattern, 0x5a, sizeof(pattern));
     before = pattern;
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
         assert_int_equal(
-            plan_demand_parse(bad[i].spec, &pattern, why, sizeof(why)),
+            plan_demand_parse(bad[i].spec, &pattern, reason, sizeof(reason)),
             -EINVAL);
         assert_memory_equal(&pattern, &before, sizeof(pattern));
-        if (strncmp(why, bad[i].why, strlen(bad[i].why)) != 0) {
-            fail_msg("'%s': says '%s', not '%s'", bad[i].spec, why, bad[i].why);
+        if (strncmp(reason, bad[i].reason, strlen(bad[i].reason)) != 0) {
+            fail_msg("'%s': says '%s', not '%s'", bad[i].spec, reason,
+                     bad[i].reason);
         }
     }
     memset(spec, 'a', sizeof(spec) - 1);
     spec[sizeof(spec) - 1] = '\0';
-    assert_int_equal(plan_demand_parse(spec, &pattern, why, sizeof(why)),
+    assert_int_equal(plan_demand_parse(spec, &pattern, reason, sizeof(reason)),
                      -EINVAL);
-    assert_non_null(strstr(why, "is longer than 255 bytes"));
+    assert_non_null(strstr(reason, "is longer than 255 bytes"));
 }
 
 /* Errors that depend on the number of ranks. */
@@ -487,7 +488,7 @@ static void test_make_refused(void **state)
         const char *spec;
         unsigned num_ranks;
         int ret;
-        const char *why;
+        const char *reason;
     } cases[] = {
         {"moe:k=5", 1, -EINVAL,
          "k=5: a token goes to k different experts, but there are only 4"},
@@ -506,16 +507,17 @@ static void test_make_refused(void **state)
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         plan_demand_pattern_t pattern = pattern_of(cases[i].spec);
         mrail_plan_demand_t *demands = (void *)&demands;
-        char why[PLAN_DEMAND_WHY_MAX] = "";
+        char reason[PLAN_DEMAND_REASON_MAX] = "";
         size_t num = 77;
 
         assert_int_equal(plan_demand_make(&pattern, cases[i].num_ranks, 1,
-                                          &demands, &num, why, sizeof(why)),
+                                          &demands, &num, reason,
+                                          sizeof(reason)),
                          cases[i].ret);
         assert_ptr_equal(demands, &demands);
         assert_int_equal(num, 77);
-        if (strncmp(why, cases[i].why, strlen(cases[i].why)) != 0) {
-            fail_msg("%s: says '%s'", cases[i].spec, why);
+        if (strncmp(reason, cases[i].reason, strlen(cases[i].reason)) != 0) {
+            fail_msg("%s: says '%s'", cases[i].spec, reason);
         }
     }
 }
@@ -595,7 +597,7 @@ static void test_every_allocation(void **state)
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(specs); ++i) {
         plan_demand_pattern_t pattern = pattern_of(specs[i]);
-        char why[PLAN_DEMAND_WHY_MAX];
+        char reason[PLAN_DEMAND_REASON_MAX];
         int ret = -ENOMEM;
         unsigned n = 1;
 
@@ -604,14 +606,15 @@ static void test_every_allocation(void **state)
             size_t num = 0;
 
             countdown = n;
-            ret = plan_demand_make(&pattern, 12, 1, &demands, &num, why,
-                                   sizeof(why));
+            ret = plan_demand_make(&pattern, 12, 1, &demands, &num, reason,
+                                   sizeof(reason));
             countdown = 0;
             assert_int_equal(ret == 0, demands != NULL);
             assert_true(ret == 0 || ret == -ENOMEM);
             if (ret != 0) {
-                assert_string_equal(why, "out of memory for the demands of 12 "
-                                         "ranks");
+                assert_string_equal(reason,
+                                    "out of memory for the demands of 12 "
+                                    "ranks");
             }
             free(demands);
         }

@@ -327,13 +327,13 @@ static void assert_refused(mrail_plan_t *plan, const mrail_plan_demand_t *d,
     mrail_plan_piece_t was[MRAIL_PLAN_MAX_PIECES], is[MRAIL_PLAN_MAX_PIECES];
     unsigned num = mrail_plan_pieces(plan, 0, was);
     mrail_plan_summary_t after;
-    char why[200] = "", cut[12];
+    char reason[200] = "", cut[12];
 
     memset(cut, 'x', sizeof(cut));
-    assert_int_equal(mrail_plan_make(plan, d, count, 9, why, sizeof(why)),
+    assert_int_equal(mrail_plan_make(plan, d, count, 9, reason, sizeof(reason)),
                      wanted);
-    if ((strstr(why, named) == NULL) || (strchr(why, '\n') != NULL)) {
-        fail_msg("'%s' does not name %s", why, named);
+    if ((strstr(reason, named) == NULL) || (strchr(reason, '\n') != NULL)) {
+        fail_msg("'%s' does not name %s", reason, named);
     }
     assert_int_equal(mrail_plan_make(plan, d, count, 9, cut, 10), wanted);
     assert_int_equal(strlen(cut), 9);

@@ -18,10 +18,11 @@
 static mrail_plan_topo_t *topo_of(const char *text)
 {
     mrail_plan_topo_t *topo = NULL;
-    char why[PLAN_TEXT_WHY_MAX] = "";
+    char reason[PLAN_TEXT_REASON_MAX] = "";
 
-    if (plan_text_topo("t", text, strlen(text), &topo, why, sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (plan_text_topo("t", text, strlen(text), &topo, reason,
+                       sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     return topo;
 }
@@ -286,7 +287,7 @@ static void test_flags(void **state)
 
 static const struct {
     const char *text;
-    const char *why; /* start of the message */
+    const char *reason; /* start of the message */
 } invalid_topos[] = {
     {"", "t:1: the line 'nodes N' is missing"},
     {"# nothing\n\n", "t:3: the line 'nodes N' is missing"},
@@ -490,16 +491,16 @@ static const struct {
     {"a b c d e f g h i j k l m", "t:1: a line can have at most 12 words"},
 };
 
-static void refuse_topo(const char *text, size_t length, const char *why)
+static void refuse_topo(const char *text, size_t length, const char *reason)
 {
     mrail_plan_topo_t *topo = (void *)&topo;
-    char got[PLAN_TEXT_WHY_MAX] = "";
+    char got[PLAN_TEXT_REASON_MAX] = "";
 
     assert_int_equal(plan_text_topo("t", text, length, &topo, got, sizeof(got)),
                      -EINVAL);
     assert_ptr_equal(topo, &topo); /* the pointer was not changed */
-    if (strncmp(got, why, strlen(why)) != 0) {
-        fail_msg("'%s': says '%s', not '%s'", text, got, why);
+    if (strncmp(got, reason, strlen(reason)) != 0) {
+        fail_msg("'%s': says '%s', not '%s'", text, got, reason);
     }
 }
 
@@ -507,7 +508,7 @@ static void test_topos_refused(void **state)
 {
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(invalid_topos); ++i) {
         refuse_topo(invalid_topos[i].text, strlen(invalid_topos[i].text),
-                    invalid_topos[i].why);
+                    invalid_topos[i].reason);
     }
     refuse_topo("nodes 1\nra\0ils 1", 16, "t:2: byte 0 is not text");
 }
@@ -528,7 +529,7 @@ static void test_long_lists(void **state)
 /* Messages show only the end of a long name, so that the text fits. */
 static void test_long_name(void **state)
 {
-    char name[600], why[PLAN_TEXT_WHY_MAX];
+    char name[600], reason[PLAN_TEXT_REASON_MAX];
     mrail_plan_demand_t *demands;
     mrail_plan_topo_t *topo;
     size_t num;
@@ -536,14 +537,16 @@ static void test_long_name(void **state)
     memset(name, 'x', sizeof(name));
     strcpy(name + sizeof(name) - sizeof("/topo"), "/topo");
     assert_int_equal(
-        plan_text_topo(name, "nodes 0", 7, &topo, why, sizeof(why)), -EINVAL);
-    assert_int_equal(strspn(why, "x"), 95);
-    assert_string_equal(why + 95, "/topo:1: nodes: '0' is not a number from 1 "
-                                  "to 4096");
-    assert_int_equal(
-        plan_text_demands(name, "0 1", 3, 2, &demands, &num, why, sizeof(why)),
+        plan_text_topo(name, "nodes 0", 7, &topo, reason, sizeof(reason)),
         -EINVAL);
-    assert_string_equal(why + 95, "/topo:1: too few words: FROM TO BYTES");
+    assert_int_equal(strspn(reason, "x"), 95);
+    assert_string_equal(reason + 95,
+                        "/topo:1: nodes: '0' is not a number from 1 "
+                        "to 4096");
+    assert_int_equal(plan_text_demands(name, "0 1", 3, 2, &demands, &num,
+                                       reason, sizeof(reason)),
+                     -EINVAL);
+    assert_string_equal(reason + 95, "/topo:1: too few words: FROM TO BYTES");
 }
 
 /* ---- Topologies: round trip ---- */
@@ -686,12 +689,12 @@ static void test_there_and_back(void **state)
 static size_t demands_of(const char *text, unsigned num_ranks,
                          mrail_plan_demand_t **demands_p)
 {
-    char why[PLAN_TEXT_WHY_MAX] = "";
+    char reason[PLAN_TEXT_REASON_MAX] = "";
     size_t num = 0;
 
     if (plan_text_demands("d", text, strlen(text), num_ranks, demands_p, &num,
-                          why, sizeof(why)) != 0) {
-        fail_msg("%s", why);
+                          reason, sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     return num;
 }
@@ -745,7 +748,7 @@ static void test_no_demands(void **state)
 }
 
 static const struct {
-    const char *text, *why;
+    const char *text, *reason;
 } invalid_demands[] = {
     {"0 1", "d:1: too few words: FROM TO BYTES"},
     {"0 1 2 3", "d:1: too many words: FROM TO BYTES"},
@@ -778,10 +781,10 @@ static const struct {
 };
 
 static void refuse_demands(const char *text, unsigned num_ranks,
-                           const char *why)
+                           const char *reason)
 {
     mrail_plan_demand_t *demands = (void *)&demands;
-    char got[PLAN_TEXT_WHY_MAX] = "";
+    char got[PLAN_TEXT_REASON_MAX] = "";
     size_t num = 77;
 
     assert_int_equal(plan_text_demands("d", text, strlen(text), num_ranks,
@@ -789,8 +792,8 @@ static void refuse_demands(const char *text, unsigned num_ranks,
                      -EINVAL);
     assert_ptr_equal(demands, &demands);
     assert_int_equal(num, 77);
-    if (strncmp(got, why, strlen(why)) != 0) {
-        fail_msg("'%s': says '%s', not '%s'", text, got, why);
+    if (strncmp(got, reason, strlen(reason)) != 0) {
+        fail_msg("'%s': says '%s', not '%s'", text, got, reason);
     }
 }
 
@@ -799,7 +802,7 @@ static void test_demands_refused(void **state)
     mrail_plan_demand_t *demands = NULL;
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(invalid_demands); ++i) {
-        refuse_demands(invalid_demands[i].text, 4, invalid_demands[i].why);
+        refuse_demands(invalid_demands[i].text, 4, invalid_demands[i].reason);
     }
     /* The largest sum that is allowed. */
     assert_int_equal(demands_of("0 1 4611686018427387903\n1 0 1", 2, &demands),
@@ -889,7 +892,7 @@ static void test_every_allocation(void **state)
                                            "uplink 0 1 3GB\n"
                                            "pairwise 0 1GB\n";
     static const char demand_text[] = "* * 5\n0 1 5\n1-2 3 7\n";
-    char why[PLAN_TEXT_WHY_MAX];
+    char reason[PLAN_TEXT_REASON_MAX];
     unsigned n = 1, demand_n = 1;
     int ret = -ENOMEM;
 
@@ -897,14 +900,14 @@ static void test_every_allocation(void **state)
         mrail_plan_topo_t *topo = NULL;
 
         countdown = n;
-        ret = plan_text_topo("t", topo_text, strlen(topo_text), &topo, why,
-                             sizeof(why));
+        ret = plan_text_topo("t", topo_text, strlen(topo_text), &topo, reason,
+                             sizeof(reason));
         countdown = 0;
         assert_int_equal(ret == 0, topo != NULL);
         if (ret != 0) {
             assert_int_equal(ret, -ENOMEM);
-            assert_non_null(strstr(why, ": out of memory"));
-            assert_true(strncmp(why, "t:", 2) == 0);
+            assert_non_null(strstr(reason, ": out of memory"));
+            assert_true(strncmp(reason, "t:", 2) == 0);
         } else {
             mrail_plan_topo_destroy(topo);
         }
@@ -916,12 +919,12 @@ static void test_every_allocation(void **state)
 
         countdown = demand_n;
         ret = plan_text_demands("t", demand_text, strlen(demand_text), 20,
-                                &demands, &num, why, sizeof(why));
+                                &demands, &num, reason, sizeof(reason));
         countdown = 0;
         assert_int_equal(ret == 0, demands != NULL);
         if (ret != 0) {
             assert_int_equal(ret, -ENOMEM);
-            assert_non_null(strstr(why, ": out of memory"));
+            assert_non_null(strstr(reason, ": out of memory"));
         } else {
             assert_int_equal(num, 20 * 19);
             free(demands);

@@ -111,7 +111,7 @@ static void test_forecasts(void **state)
     assert_int_equal(mrail_tele_file_each(dir, MRAIL_TELE_ALL, NULL, NULL), 0);
 }
 
-static void test_room(void **state)
+static void test_capacity(void **state)
 {
     mrail_plans_file_t file = create();
     mrail_plans_comm_t *comm = &file.plans->comms[0];
@@ -297,7 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forecasts),
-        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_reused_places),
         cmocka_unit_test(test_no_directory),
         cmocka_unit_test(test_changes_during_a_copy),

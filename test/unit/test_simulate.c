@@ -26,11 +26,11 @@
 static mrail_fabric_t *fabric_of(const char *text)
 {
     mrail_fabric_t *fabric = NULL;
-    char why[512] = "";
+    char reason[512] = "";
 
-    if (mrail_fabric_parse("t", text, strlen(text), &fabric, why,
-                           sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (mrail_fabric_parse("t", text, strlen(text), &fabric, reason,
+                           sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     return fabric;
 }
@@ -56,10 +56,11 @@ static mrail_sim_message_t *messages_of(const mrail_fabric_t *fabric,
 {
     mrail_sim_message_t *messages = NULL;
     mrail_pattern_t parsed;
-    char why[256] = "";
+    char reason[256] = "";
 
-    if (mrail_pattern_parse(pattern, fabric, &parsed, why, sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (mrail_pattern_parse(pattern, fabric, &parsed, reason, sizeof(reason)) !=
+        0) {
+        fail_msg("%s", reason);
     }
     *num_p = 0;
     assert_int_equal(
@@ -568,7 +569,7 @@ static void test_rails(void **state)
 static void test_wrong_patterns(void **state)
 {
     static const struct {
-        const char *text, *why;
+        const char *text, *reason;
     } cases[] = {
         {"broadcast", "'broadcast' is not a pattern; expected "},
         {"", "'' is not a pattern; expected "},
@@ -587,13 +588,13 @@ static void test_wrong_patterns(void **state)
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         mrail_pattern_t pattern;
-        char why[256] = "";
+        char reason[256] = "";
 
         assert_int_equal(mrail_pattern_parse(cases[i].text, fabric, &pattern,
-                                             why, sizeof(why)),
+                                             reason, sizeof(reason)),
                          -EINVAL);
-        if (strncmp(why, cases[i].why, strlen(cases[i].why)) != 0) {
-            fail_msg("'%s': '%s'", cases[i].text, why);
+        if (strncmp(reason, cases[i].reason, strlen(cases[i].reason)) != 0) {
+            fail_msg("'%s': '%s'", cases[i].text, reason);
         }
     }
     mrail_fabric_destroy(fabric);

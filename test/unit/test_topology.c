@@ -88,12 +88,12 @@ static void set_rails(job_t *job, unsigned rank, uint32_t rails)
 /* Gives all ranks a topology file with this text. */
 static void set_file(job_t *job, const char *text)
 {
-    char why[MCA_COLL_MRAIL_WHY_SIZE] = "";
+    char reason[MCA_COLL_MRAIL_REASON_SIZE] = "";
 
     strcpy(job->file.name, "topo");
-    if (mrail_topo_text_read("topo", text, strlen(text), &job->file.text, why,
-                             sizeof(why)) != 0) {
-        fail_msg("%s", why);
+    if (mrail_topo_text_read("topo", text, strlen(text), &job->file.text,
+                             reason, sizeof(reason)) != 0) {
+        fail_msg("%s", reason);
     }
     job->file.hash = 77;
     for (unsigned i = 0; i < job->num_ranks; ++i) {
@@ -101,24 +101,24 @@ static void set_file(job_t *job, const char *text)
     }
 }
 
-static int create(job_t *job, unsigned self, const char **why_p)
+static int create(job_t *job, unsigned self, const char **reason_p)
 {
     return mca_coll_mrail_topology_create(job->entries, job->num_ranks, self,
                                           job->file.text.topo, job->world,
-                                          &job->topologies[self], why_p);
+                                          &job->topologies[self], reason_p);
 }
 
 /* Returns the reason why plans cannot help, or "". */
 static const char *refusal(job_t *job)
 {
-    const char *why = "";
+    const char *reason = "";
 
-    if (create(job, 0, &why) == 0) {
+    if (create(job, 0, &reason) == 0) {
         mca_coll_mrail_topology_destroy(job->topologies[0]);
         job->topologies[0] = NULL;
         return "";
     }
-    return why;
+    return reason;
 }
 
 static void set_demand(job_t *job, unsigned from, unsigned to, uint64_t bytes)
@@ -163,11 +163,11 @@ static const mca_coll_mrail_records_t *records_of(job_t *job)
 
 static void begin(job_t *job)
 {
-    const char *why = "";
+    const char *reason = "";
 
     for (unsigned i = 0; i < job->num_ranks; ++i) {
-        if (create(job, i, &why) != 0) {
-            fail_msg("%s", why);
+        if (create(job, i, &reason) != 0) {
+            fail_msg("%s", reason);
         }
         assert_int_equal(mca_coll_mrail_schedule_create(job->topologies[i],
                                                         &job->schedules[i]),
@@ -239,12 +239,12 @@ static uint64_t quota_sum(const mca_coll_mrail_schedule_entry_t *entry)
 static void test_rails_have_numbers(void **state)
 {
     job_t job;
-    const char *why;
+    const char *reason;
 
     fill(&job, 2, 2, 0x7);
     set_rails(&job, 1, 0x2);
     set_rails(&job, 2, 0x5);
-    assert_int_equal(create(&job, 0, &why), 0);
+    assert_int_equal(create(&job, 0, &reason), 0);
     assert_int_equal(job.topologies[0]->num_rails, 3);
     assert_int_equal(job.topologies[0]->max_rails, 3);
     assert_int_equal(job.topologies[0]->rails_of[0], 0x7);
@@ -258,14 +258,14 @@ static void test_rails_have_numbers(void **state)
 static void test_rails_of_one_leaf(void **state)
 {
     job_t job;
-    const char *why;
+    const char *reason;
 
     fill(&job, 2, 2, 0x3);
     for (unsigned i = 0; i < 4; ++i) {
         job.entries[i].leaf[1] = job.entries[i].leaf[0];
     }
     job.entries[3].num_rails = 1;
-    assert_int_equal(create(&job, 0, &why), 0);
+    assert_int_equal(create(&job, 0, &reason), 0);
     assert_int_equal(job.topologies[0]->num_rails, 2);
     assert_int_equal(job.topologies[0]->rails_of[0], 0x3);
     assert_int_equal(job.topologies[0]->rails_of[3], 0x1);
@@ -894,16 +894,18 @@ static void test_limits_of_ranks(void **state)
 /* Checks the message about the file. */
 static void check_says(job_t *job, const char *part)
 {
-    char why[MCA_COLL_MRAIL_WHY_SIZE] = "";
+    char reason[MCA_COLL_MRAIL_REASON_SIZE] = "";
     unsigned rank = 99;
     int ret = mca_coll_mrail_topo_file_check(
-        (job->file.text.topo != NULL || job->file.why[0] != '\0') ? &job->file
-                                                                  : NULL,
-        job->entries, job->world, job->num_ranks, &rank, why, sizeof(why));
+        (job->file.text.topo != NULL || job->file.reason[0] != '\0')
+            ? &job->file
+            : NULL,
+        job->entries, job->world, job->num_ranks, &rank, reason,
+        sizeof(reason));
 
     if (ret != ((part != NULL) ? 1 : 0) ||
-        (part != NULL && strstr(why, part) == NULL)) {
-        fail_msg("%d, '%s', not '%s'", ret, why, (part != NULL) ? part : "");
+        (part != NULL && strstr(reason, part) == NULL)) {
+        fail_msg("%d, '%s', not '%s'", ret, reason, (part != NULL) ? part : "");
     }
     assert_true(rank < job->num_ranks);
     mca_coll_mrail_topo_file_cleanup(&job->file);
@@ -940,7 +942,7 @@ static void test_files_that_differ(void **state)
     job.entries[5].topo_file = MCA_COLL_MRAIL_NO_FILE;
     check_says(&job, "rank 5 has a different topology file from rank 0");
     job.entries[4].topo_file = MCA_COLL_MRAIL_BAD_FILE;
-    strcpy(job.file.why, "topo:4: the reason");
+    strcpy(job.file.reason, "topo:4: the reason");
     check_says(&job, "rank 4: topo:4: the reason");
 }
 
@@ -1050,17 +1052,17 @@ static void test_bad_files(void **state)
     mca_coll_mrail_topo_file_read(&file, path);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(file.hash, MCA_COLL_MRAIL_BAD_FILE);
-    assert_non_null(strstr(file.why, ":2: "));
-    assert_non_null(strstr(file.why, "16"));
+    assert_non_null(strstr(file.reason, ":2: "));
+    assert_non_null(strstr(file.reason, "16"));
     mca_coll_mrail_topo_file_cleanup(&file);
     mca_coll_mrail_topo_file_read(&file, path);
     assert_int_equal(file.hash, MCA_COLL_MRAIL_BAD_FILE);
-    assert_non_null(strstr(file.why, "No such file"));
-    assert_non_null(strstr(file.why, path));
+    assert_non_null(strstr(file.reason, "No such file"));
+    assert_non_null(strstr(file.reason, path));
     mca_coll_mrail_topo_file_cleanup(&file);
     mca_coll_mrail_topo_file_read(&file, "");
     assert_int_equal(file.hash, MCA_COLL_MRAIL_NO_FILE);
-    assert_string_equal(file.why, "");
+    assert_string_equal(file.reason, "");
 }
 
 int main(void)

@@ -47,8 +47,8 @@ typedef struct data {
     const char *name;
     uint32_t min, max;
     int ud, sl;
-    uint8_t timeout; /* local ACK timeout exponent */
-    char why[200];   /* empty if this end has no error */
+    uint8_t timeout;  /* local ACK timeout exponent */
+    char reason[200]; /* empty if this end has no error */
 } data_t;
 
 typedef void (*transfer_func_t)(data_t *d, int active, uint32_t bytes,
@@ -61,9 +61,9 @@ static void wrong(data_t *d, const char *fmt, ...)
 {
     va_list ap;
 
-    if (d->why[0] == '\0') {
+    if (d->reason[0] == '\0') {
         va_start(ap, fmt);
-        vsnprintf(d->why, sizeof(d->why), fmt, ap);
+        vsnprintf(d->reason, sizeof(d->reason), fmt, ap);
         va_end(ap);
     }
 }
@@ -452,23 +452,23 @@ static void ud_connect(data_t *d)
  * a name prints them. */
 static void result(data_t *d, const char *what, int from, double seconds)
 {
-    char theirs[sizeof(d->why)];
-    const char *why;
+    char theirs[sizeof(d->reason)];
+    const char *reason;
 
-    vm_pair_swap(&d->pair, d->why, theirs, sizeof(theirs));
-    why = (d->why[0] != '\0') ? d->why : theirs;
+    vm_pair_swap(&d->pair, d->reason, theirs, sizeof(theirs));
+    reason = (d->reason[0] != '\0') ? d->reason : theirs;
     if (d->name != NULL) {
         const char *to = (from == d->pair.second) ? "sent by this end"
                                                   : "received by this end";
 
-        if (why[0] == '\0') {
+        if (reason[0] == '\0') {
             printf("ok - %s: %s, %s (%.1f s)\n", d->name, what, to, seconds);
         } else {
-            printf("not ok - %s: %s, %s: %s\n", d->name, what, to, why);
+            printf("not ok - %s: %s, %s: %s\n", d->name, what, to, reason);
         }
         fflush(stdout);
     }
-    d->why[0] = '\0';
+    d->reason[0] = '\0';
 }
 
 static void each_size(data_t *d, const char *what, transfer_func_t transfer,

@@ -93,7 +93,7 @@ static int open_interface(const char *name)
     struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
     struct sockaddr_ll addr = {.sll_family = AF_PACKET,
                                .sll_protocol = htons(ETH_P_ALL)};
-    int room = 16 << 20;
+    int bytes = 16 << 20;
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 
     if (fd < 0) {
@@ -103,7 +103,7 @@ static int open_interface(const char *name)
         0) {
         fail("filter");
     }
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes));
     addr.sll_ifindex = (int)if_nametoindex(name);
     if ((addr.sll_ifindex == 0) ||
         (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0)) {

@@ -120,11 +120,11 @@ static CUresult copy_in_context(const mrail_cuda_t *cuda, direction_t direction,
     return result;
 }
 
-static int fail(size_t bytes, const char *why)
+static int fail(size_t bytes, const char *reason)
 {
     fprintf(stderr,
             "mrail: coll: a copy of %zu bytes of device memory failed: %s\n",
-            bytes, why);
+            bytes, reason);
     return -EIO;
 }
 

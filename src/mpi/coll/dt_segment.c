@@ -419,13 +419,13 @@ static int copy_in_pieces(const mca_coll_mrail_dt_segment_t *from,
 {
     mca_coll_mrail_dt_cursors_t cursors = {0};
     char few[8192], *piece;
-    size_t room = MRAIL_MIN(bytes, MAX_PIECE);
+    size_t piece_bytes = MRAIL_MIN(bytes, MAX_PIECE);
     int ret = 0;
 
-    piece = (room > sizeof(few)) ? malloc(room) : NULL;
-    room = (piece != NULL) ? room : sizeof(few);
-    for (uint64_t at = 0; at < bytes && ret == 0; at += room) {
-        size_t length = MRAIL_MIN(room, bytes - at);
+    piece = (piece_bytes > sizeof(few)) ? malloc(piece_bytes) : NULL;
+    piece_bytes = (piece != NULL) ? piece_bytes : sizeof(few);
+    for (uint64_t at = 0; at < bytes && ret == 0; at += piece_bytes) {
+        size_t length = MRAIL_MIN(piece_bytes, bytes - at);
 
         ret = mca_coll_mrail_dt_segment_pack(from, &cursors, at,
                                              piece ? piece : few, length);

@@ -1,8 +1,8 @@
 /*
  * Open MPI coll component "mrail": plans MPI_Alltoallv, MPI_Alltoall,
  * MPI_Alltoallw, with their nonblocking and persistent forms, MPI_Allgatherv,
- * and blocking neighbourhood collectives. Plans use relays, and the rails of multi-rail
- * ranks.
+ * and blocking neighbourhood collectives. Plans use relays, and the rails of
+ * multi-rail ranks.
  *
  *   component  parameters, counters, Open MPI's version  mrail_coll_component.c
  *   entries    the rails of all processes                modex.c
@@ -197,9 +197,9 @@ struct mca_coll_mrail_module {
     /* `away` as of the last agreement round of a blocking call. It is equal on
      * all ranks, whereas `away` may not be equal yet. */
     const char *agreed_away;
-    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* the text of `away`, if it contains
-                                        * names */
-    int is_logged;                     /* 1 if the reason has been printed */
+    /* the text of `away`, if it contains names */
+    char reason[MCA_COLL_MRAIL_REASON_SIZE];
+    int is_logged;     /* 1 if the reason has been printed */
     int is_multi_rail; /* 1 if plans are possible, and ranks have several
                         * rails */
     /* 1 if the ranks have decided about pairwise exchanges */
@@ -224,8 +224,8 @@ struct mca_coll_mrail_module {
     /* state of the steps: */
     int is_agreed; /* 1 if all ranks have the memory for agreement rounds */
     int is_ready;  /* 1 if this rank has the memory that the next steps need */
-    /* NULL if the communicator never had plans. It stays if `away` is set later,
-     * because ranks learn of that at different times. */
+    /* NULL if the communicator never had plans. It stays if `away` is set
+     * later, because ranks learn of that at different times. */
     mca_coll_mrail_topology_t *topology;
     /* by rank: its rank in MPI_COMM_WORLD; NULL if there is no topology file */
     uint32_t *world;
@@ -248,10 +248,10 @@ struct mca_coll_mrail_module {
     int is_planning; /* atomic; 1 until the thread is done */
     uint64_t *own;   /* record of this rank, while it is being written */
     size_t own_words;
-    /* in words, and equal on all ranks: `room` is the total record length for
-     * which each rank has memory; `block` is the length of the part of each
+    /* in words, and equal on all ranks: `capacity` is the total record length
+     * for which each rank has memory; `block` is the length of the part of each
      * record that the first round carries. A second round carries the rest. */
-    size_t room, block;
+    size_t capacity, block;
     size_t *starts; /* positions for the second round; see gather.h */
     mrail_relay_memory_t host_memory;
     mca_coll_mrail_pool_t host_pool, device_pool;
@@ -271,7 +271,7 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry);
 
 /* Logs one line about this communicator, on rank 0 only. */
 void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
-                        const char *why);
+                        const char *reason);
 /* In verbose mode, logs once the reason why calls on the communicator are not
  * planned. */
 void mca_coll_mrail_log_away(mca_coll_mrail_module_t *module);
@@ -323,9 +323,9 @@ int mca_coll_mrail_call_started(mca_coll_mrail_module_t *module,
 int mca_coll_mrail_allgatherv(mca_coll_mrail_module_t *module,
                               const mca_coll_mrail_args_t *args);
 
-/* Waits until all ranks have called this function. Sets *all_p to 1 if `is_ok` is
- * 1 on all of them. Returns OMPI_SUCCESS or an error, after which the other ranks
- * may wait for this rank; see mca_coll_mrail_serve(). */
+/* Waits until all ranks have called this function. Sets *all_p to 1 if `is_ok`
+ * is 1 on all of them. Returns OMPI_SUCCESS or an error, after which the other
+ * ranks may wait for this rank; see mca_coll_mrail_serve(). */
 int mca_coll_mrail_check_all(mca_coll_mrail_module_t *module, int is_ok,
                              int *all_p);
 
@@ -346,13 +346,13 @@ int mca_coll_mrail_persistent_create(mca_coll_mrail_module_t *module,
 typedef enum mca_coll_mrail_step {
     /* check that all ranks have memory for the next steps */
     MCA_COLL_MRAIL_READY,
-    MCA_COLL_MRAIL_VOTE,   /* vote on whether any rank has a large demand */
-    MCA_COLL_MRAIL_SAME,   /* vote on whether any rank's record has changed */
-    MCA_COLL_MRAIL_RECORD, /* exchange the records (agreement round) */
-    MCA_COLL_MRAIL_ROOM,   /* check that all ranks have memory for them */
-    MCA_COLL_MRAIL_REST,   /* exchange the rest of long records */
-    MCA_COLL_MRAIL_GPUS,   /* exchange the GPUs of the ranks */
-    MCA_COLL_MRAIL_AGREE,  /* check that all ranks have the same plan */
+    MCA_COLL_MRAIL_VOTE,    /* vote on whether any rank has a large demand */
+    MCA_COLL_MRAIL_SAME,    /* vote on whether any rank's record has changed */
+    MCA_COLL_MRAIL_RECORD,  /* exchange the records (agreement round) */
+    MCA_COLL_MRAIL_RESERVE, /* check that all ranks have memory for them */
+    MCA_COLL_MRAIL_REST,    /* exchange the rest of long records */
+    MCA_COLL_MRAIL_GPUS,    /* exchange the GPUs of the ranks */
+    MCA_COLL_MRAIL_AGREE,   /* check that all ranks have the same plan */
     /* exchange the names of the nodes' shared-memory pools */
     MCA_COLL_MRAIL_NAME,
     MCA_COLL_MRAIL_SHARED,   /* check that all ranks have attached their pool */
@@ -477,7 +477,7 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_same;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record;
-extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_room;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_reserve;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_rest;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
@@ -514,10 +514,10 @@ void mca_coll_mrail_record_buffers_cleanup(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 
 /* The first function leaves this op unplanned. The second function also leaves
- * all later ops unplanned, for the reason `why`. */
+ * all later ops unplanned, for `reason`. */
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
-                                                   const char *why);
+                                                   const char *reason);
 
 /* Returns the number of bytes that this rank sends to other ranks. */
 uint64_t mca_coll_mrail_bytes_for_others(const mca_coll_mrail_op_t *op);

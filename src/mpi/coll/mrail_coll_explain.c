@@ -61,7 +61,7 @@ static void count_uplinks(const mca_coll_mrail_module_t *module)
 void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_forecast_t *forecast = &module->schedule->forecast;
-    char planned[32], unplanned[32], why[128];
+    char planned[32], unplanned[32], reason[128];
 
     if (mca_coll_mrail_settings.verbose > 2) {
         count_uplinks(module);
@@ -70,7 +70,7 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
         ompi_comm_rank(module->comm) != 0) {
         return;
     }
-    snprintf(why, sizeof(why), "%s%s, without a plan %s",
+    snprintf(reason, sizeof(reason), "%s%s, without a plan %s",
              forecast->is_planned ? "" : "at least ",
              time_text(forecast->planned, planned),
              time_text(forecast->unplanned, unplanned));
@@ -80,7 +80,7 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
                        : forecast->is_deferred
                            ? "plans have not yet repaid the time to make one"
                            : "a plan would save less than it costs",
-                       why);
+                       reason);
     if (mca_coll_mrail_settings.verbose > 2) {
         print_links(module);
     }

@@ -10,11 +10,11 @@
 #include <string.h>
 
 void mca_coll_mrail_log(const mca_coll_mrail_module_t *module, const char *what,
-                        const char *why)
+                        const char *reason)
 {
     if (ompi_comm_rank(module->comm) == 0) {
         fprintf(stderr, "mrail: coll: %s: %s: %s\n", module->comm->c_name, what,
-                why);
+                reason);
     }
 }
 

@@ -62,12 +62,12 @@ void mca_coll_mrail_pools_cleanup(mca_coll_mrail_module_t *module)
 /* Makes all ranks replan without GPUs. All ranks reach this decision, because
  * they know the same results. */
 static mca_coll_mrail_step_t refuse_devices(mca_coll_mrail_op_t *op,
-                                            const char *why)
+                                            const char *reason)
 {
     mca_coll_mrail_module_t *module = op->module;
 
     if (mca_coll_mrail_settings.verbose > 0) {
-        mca_coll_mrail_log(module, "no relays in device memory", why);
+        mca_coll_mrail_log(module, "no relays in device memory", reason);
     }
     mca_coll_mrail_pools_release_device(module);
     module->topology->gpus->is_refused = 1;

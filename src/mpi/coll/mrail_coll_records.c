@@ -143,7 +143,7 @@ int mca_coll_mrail_record_buffers_init(mca_coll_mrail_module_t *module)
     uint32_t ranks = module->topology->num_ranks;
 
     module->block = mca_coll_mrail_record_first_block(ranks);
-    module->room = module->block * ranks;
+    module->capacity = module->block * ranks;
     module->own = calloc(MCA_COLL_MRAIL_RECORD_MAX_HEAD + (size_t)ranks,
                          sizeof(*module->own));
     module->starts = calloc((size_t)ranks + 1, sizeof(*module->starts));
@@ -152,7 +152,7 @@ int mca_coll_mrail_record_buffers_init(mca_coll_mrail_module_t *module)
         mca_coll_mrail_records_init(&module->incoming, ranks) < 0) {
         return -ENOMEM;
     }
-    return reserve(module, module->room);
+    return reserve(module, module->capacity);
 }
 
 void mca_coll_mrail_record_buffers_cleanup(mca_coll_mrail_module_t *module)
@@ -211,7 +211,7 @@ static mca_coll_mrail_step_t read_records(mca_coll_mrail_op_t *op)
     module->is_steady = mca_coll_mrail_records_equal(&module->records, records);
     module->block = mca_coll_mrail_record_block(
         records->num_ranks, longest, records->first[records->num_ranks],
-        module->room);
+        module->capacity);
     last = module->records;
     module->records = module->incoming;
     module->incoming = last;
@@ -264,9 +264,9 @@ static mca_coll_mrail_step_t record_take(mca_coll_mrail_op_t *op)
         total += words;
         longest = MRAIL_MAX(longest, words);
     }
-    if (total > module->room) {
+    if (total > module->capacity) {
         module->incoming.first[ranks] = total;
-        return MCA_COLL_MRAIL_ROOM;
+        return MCA_COLL_MRAIL_RESERVE;
     }
     take_first(module);
     return (longest > module->block) ? MCA_COLL_MRAIL_REST : read_records(op);
@@ -280,7 +280,7 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record = {
 
 /* ---- memory for long records ---- */
 
-static void room_fill(mca_coll_mrail_op_t *op, void *mine)
+static void reserve_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;
     size_t total = module->incoming.first[module->incoming.num_ranks];
@@ -289,7 +289,7 @@ static void room_fill(mca_coll_mrail_op_t *op, void *mine)
                           reserve(module, WITH_RESERVE(total)) == 0);
 }
 
-static mca_coll_mrail_step_t room_take(mca_coll_mrail_op_t *op)
+static mca_coll_mrail_step_t reserve_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
 
@@ -298,15 +298,15 @@ static mca_coll_mrail_step_t room_take(mca_coll_mrail_op_t *op)
         module->agreement = (mca_coll_mrail_agreement_t){.any_cannot = 1};
         return mca_coll_mrail_decide(op);
     }
-    module->room =
+    module->capacity =
         WITH_RESERVE(module->incoming.first[module->incoming.num_ranks]);
     take_first(module);
     return MCA_COLL_MRAIL_REST;
 }
 
-const mca_coll_mrail_step_ops_t mca_coll_mrail_step_room = {
-    .fill = room_fill,
-    .take = room_take,
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_reserve = {
+    .fill = reserve_fill,
+    .take = reserve_take,
 };
 
 /* ---- the second gather ---- */

@@ -44,12 +44,13 @@ void mca_coll_mrail_entry_fill(mca_coll_mrail_rank_entry_t *entry)
 
 /* Prints a reason that concerns the topology file, once per process and at any
  * verbosity, because the user has set the file. */
-static void print_refusal(struct ompi_communicator_t *comm, const char *why)
+static void print_refusal(struct ompi_communicator_t *comm, const char *reason)
 {
     static int is_printed;
 
     if (!__atomic_exchange_n(&is_printed, 1, __ATOMIC_RELAXED)) {
-        fprintf(stderr, "mrail: coll: %s: no plans: %s\n", comm->c_name, why);
+        fprintf(stderr, "mrail: coll: %s: no plans: %s\n", comm->c_name,
+                reason);
     }
 }
 
@@ -62,13 +63,13 @@ static int check_topo_file(mca_coll_mrail_module_t *module,
     unsigned printer = 0;
     int ret = mca_coll_mrail_topo_file_check(
         mca_coll_mrail_topo_file(), entries, module->world,
-        (unsigned)ompi_comm_size(comm), &printer, module->why,
-        sizeof(module->why));
+        (unsigned)ompi_comm_size(comm), &printer, module->reason,
+        sizeof(module->reason));
 
     if (ret > 0) {
-        module->away = module->why;
+        module->away = module->reason;
         if ((unsigned)ompi_comm_rank(comm) == printer) {
-            print_refusal(comm, module->why);
+            print_refusal(comm, module->reason);
         }
     }
     return MRAIL_MIN(ret, 0);
@@ -201,9 +202,9 @@ mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op)
 }
 
 mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
-                                                   const char *why)
+                                                   const char *reason)
 {
-    op->module->away = why;
+    op->module->away = reason;
     op->module->is_pairwise_known = 1; /* there are no pairwise exchanges */
     mca_coll_mrail_log_away(op->module);
     release(op->module);

@@ -243,15 +243,15 @@ size_t mca_coll_mrail_record_first_block(uint32_t num_ranks)
 
 /* Records of about the same length are padded to the longest length. */
 size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
-                                   size_t total, size_t room)
+                                   size_t total, size_t capacity)
 {
     size_t most = MRAIL_MAX(total + total / 2, ROUND_WORDS);
 
-    if (num_ranks * longest > MRAIL_MIN(most, room)) {
+    if (num_ranks * longest > MRAIL_MIN(most, capacity)) {
         return MCA_COLL_MRAIL_RECORD_MIN_HEAD;
     }
     return MRAIL_MAX(longest,
-                     block_within(num_ranks, MRAIL_MIN(SPARE_WORDS, room)));
+                     block_within(num_ranks, MRAIL_MIN(SPARE_WORDS, capacity)));
 }
 
 /* ---- The records of all ranks ---- */
@@ -274,11 +274,11 @@ void mca_coll_mrail_records_cleanup(mca_coll_mrail_records_t *records)
 int mca_coll_mrail_records_reserve(mca_coll_mrail_records_t *records,
                                    size_t num_words)
 {
-    if (num_words > records->room) {
+    if (num_words > records->capacity) {
         if (!mrail_grow(&records->words, num_words, sizeof(*records->words))) {
             return -ENOMEM;
         }
-        records->room = num_words;
+        records->capacity = num_words;
     }
     return 0;
 }

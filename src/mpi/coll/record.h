@@ -194,11 +194,11 @@ int mca_coll_mrail_record_same_demands(const uint64_t *a, const uint64_t *b);
 /* Return the number of words of each record that the first gather carries. The
  * first function is for records of unknown lengths; the second function, for
  * those after an exchange of `total` words with `longest` in the longest
- * record. num_ranks blocks take at most max(room, num_ranks x
+ * record. num_ranks blocks take at most max(capacity, num_ranks x
  * MCA_COLL_MRAIL_RECORD_MIN_HEAD) words. */
 size_t mca_coll_mrail_record_first_block(uint32_t num_ranks);
 size_t mca_coll_mrail_record_block(uint32_t num_ranks, size_t longest,
-                                   size_t total, size_t room);
+                                   size_t total, size_t capacity);
 
 /* ---- The records of all ranks ---- */
 
@@ -206,7 +206,7 @@ typedef struct mca_coll_mrail_records {
     uint32_t num_ranks;
     size_t *first; /* by rank: index of its record in `words`; then the end */
     uint64_t *words;
-    size_t room; /* capacity of `words`, in words */
+    size_t capacity; /* capacity of `words`, in words */
 } mca_coll_mrail_records_t;
 
 /* Initialises the object with empty records, without memory for other records.

@@ -46,8 +46,8 @@ typedef struct mca_coll_mrail_net_request {
     mca_coll_mrail_net_offer_t offer;
     uint64_t answer;
     char *buffer;
-    size_t room;   /* capacity of the buffer in bytes */
-    size_t length; /* bytes received */
+    size_t capacity; /* capacity of the buffer in bytes */
+    size_t length;   /* bytes received */
     uct_mrail_direct_get_t get;
 } mca_coll_mrail_net_request_t;
 

@@ -75,7 +75,7 @@ static request_t *net_take(mca_coll_mrail_net_t *net, uint32_t peer,
     request->peer = peer;
     request->message = request->reply = NULL;
     request->buffer = buffer;
-    request->room = request->length = length;
+    request->capacity = request->length = length;
     return request;
 }
 
@@ -86,13 +86,13 @@ static const mca_coll_mrail_op_t *op_of(const request_t *request)
 
 static int send_message(request_t *request, int tag)
 {
-    return post_isend(request, request->buffer, request->room, tag,
+    return post_isend(request, request->buffer, request->capacity, tag,
                       &request->message);
 }
 
 static int recv_message(request_t *request, int tag)
 {
-    return post_irecv(request, request->buffer, request->room, tag,
+    return post_irecv(request, request->buffer, request->capacity, tag,
                       &request->message);
 }
 
@@ -106,7 +106,7 @@ static int offer_slot(request_t *request)
     request->state = NET_OFFERED;
     request->turn = request->net->peers[request->peer].sends++;
     offer->address = (uintptr_t)request->buffer;
-    offer->bytes = request->room;
+    offer->bytes = request->capacity;
     offer->key_length =
         (mem != NULL) ? mca_coll_mrail_direct_ops()->key_pack(mem, offer->key)
                       : 0;
@@ -219,7 +219,7 @@ static int offer_is_valid(const request_t *request, size_t length)
 
     return length >= offsetof(offer_t, key) &&
            offer->key_length == length - offsetof(offer_t, key) &&
-           offer->bytes > 0 && offer->bytes <= request->room;
+           offer->bytes > 0 && offer->bytes <= request->capacity;
 }
 
 static void advance_expected(request_t *request)

@@ -72,10 +72,10 @@ static void join_regions(mca_coll_mrail_shadow_t *shadow)
 
 /* ---- kind of memory ---- */
 
-static int refuse(const mca_coll_mrail_region_t *region, const char *why)
+static int refuse(const mca_coll_mrail_region_t *region, const char *reason)
 {
     fprintf(stderr, "mrail: coll: buffer of %zu bytes at %p: %s\n",
-            region->bytes, (void *)region->first, why);
+            region->bytes, (void *)region->first, reason);
     return MPI_ERR_BUFFER;
 }
 

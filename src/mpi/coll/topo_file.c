@@ -21,7 +21,7 @@
 static char *read_text(const char *path, size_t *length_p)
 {
     FILE *stream = fopen(path, "re");
-    size_t length = 0, room = 0, got = 1;
+    size_t length = 0, capacity = 0, got = 1;
     char *text = NULL;
     int error;
 
@@ -31,14 +31,14 @@ static char *read_text(const char *path, size_t *length_p)
     /* The text is read up to one byte beyond the limit, so that the parser
      * rejects a text that is too long. */
     while (got > 0 && length <= MRAIL_TOPO_TEXT_MAX_BYTES) {
-        if (length == room) {
-            room = 2 * room + 4096;
-            if (!mrail_grow(&text, room, 1)) {
+        if (length == capacity) {
+            capacity = 2 * capacity + 4096;
+            if (!mrail_grow(&text, capacity, 1)) {
                 errno = ENOMEM;
                 goto err_text;
             }
         }
-        got = fread(text + length, 1, room - length, stream);
+        got = fread(text + length, 1, capacity - length, stream);
         length += got;
     }
     if (ferror(stream)) {
@@ -82,14 +82,14 @@ void mca_coll_mrail_topo_file_read(mca_coll_mrail_topo_file_t *file,
     file->hash = MCA_COLL_MRAIL_BAD_FILE;
     text = read_text(path, &length);
     if (text == NULL) {
-        snprintf(file->why, sizeof(file->why), "%s: %s", file->name,
+        snprintf(file->reason, sizeof(file->reason), "%s: %s", file->name,
                  strerror(errno));
         return;
     }
-    ret = mrail_topo_text_read(file->name, text, length, &file->text, file->why,
-                               sizeof(file->why));
+    ret = mrail_topo_text_read(file->name, text, length, &file->text,
+                               file->reason, sizeof(file->reason));
     if (ret == 0) {
-        file->why[0] = '\0';
+        file->reason[0] = '\0';
         file->hash = hash_of(text, length);
     }
     free(text);
@@ -114,7 +114,7 @@ typedef struct check {
     /* by leaf group and rail: a rank with this rail, plus 1; 0 if none */
     uint32_t *rank_with;
     uint32_t any_uplink; /* line of an uplink; 0 if the file has none */
-    char *why;
+    char *reason;
     size_t size;
 } check_t;
 
@@ -127,10 +127,10 @@ static int fail(const check_t *check, unsigned line, const char *fmt, ...)
     size_t used;
     va_list args;
 
-    snprintf(check->why, check->size, "%s:%u: ", check->file->name, line);
-    used = strlen(check->why);
+    snprintf(check->reason, check->size, "%s:%u: ", check->file->name, line);
+    used = strlen(check->reason);
     va_start(args, fmt);
-    vsnprintf(check->why + used, check->size - used, fmt, args);
+    vsnprintf(check->reason + used, check->size - used, fmt, args);
     va_end(args);
     return 1;
 }
@@ -382,23 +382,24 @@ static unsigned find_other(const mca_coll_mrail_rank_entry_t *entries,
 static int check_files(const mca_coll_mrail_topo_file_t *file,
                        const mca_coll_mrail_rank_entry_t *entries,
                        const uint32_t *world, unsigned num_ranks,
-                       unsigned *rank_p, char *why, size_t size)
+                       unsigned *rank_p, char *reason, size_t size)
 {
     unsigned other = find_other(entries, num_ranks);
 
     for (unsigned i = 0; i < num_ranks; ++i) {
         if (entries[i].topo_file == MCA_COLL_MRAIL_BAD_FILE) {
             *rank_p = i;
-            snprintf(why, size, "rank %u: %s", (world != NULL) ? world[i] : i,
-                     (file != NULL && file->why[0] != '\0')
-                         ? file->why
+            snprintf(reason, size, "rank %u: %s",
+                     (world != NULL) ? world[i] : i,
+                     (file != NULL && file->reason[0] != '\0')
+                         ? file->reason
                          : "the topology file is invalid");
             return 1;
         }
     }
     if (other < num_ranks) {
         snprintf(
-            why, size,
+            reason, size,
             "rank %u has a different topology file from rank %u, or one of the "
             "two ranks has none (coll_mrail_topology)",
             (world != NULL) ? world[other] : other,
@@ -446,18 +447,18 @@ static unsigned first_uplink_line(const mca_coll_mrail_topo_file_t *file)
 int mca_coll_mrail_topo_file_check(const mca_coll_mrail_topo_file_t *file,
                                    const mca_coll_mrail_rank_entry_t *entries,
                                    const uint32_t *world, unsigned num_ranks,
-                                   unsigned *rank_p, char *why, size_t size)
+                                   unsigned *rank_p, char *reason, size_t size)
 {
     check_t check = {.file = file,
                      .entries = entries,
                      .world = world,
                      .num_ranks = num_ranks,
-                     .why = why,
+                     .reason = reason,
                      .size = size};
     int ret;
 
     *rank_p = 0;
-    if (check_files(file, entries, world, num_ranks, rank_p, why, size)) {
+    if (check_files(file, entries, world, num_ranks, rank_p, reason, size)) {
         return 1;
     }
     if (file == NULL) {

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MCA_COLL_MRAIL_WHY_SIZE 512u
+#define MCA_COLL_MRAIL_REASON_SIZE 512u
 
 typedef struct mca_coll_mrail_topo_file {
     char name[MRAIL_TEXT_MAX_NAME + 1]; /* end of the path, for messages */
@@ -25,7 +25,7 @@ typedef struct mca_coll_mrail_topo_file {
      * _BAD_FILE */
     uint64_t hash;
     mrail_topo_text_t text;
-    char why[MCA_COLL_MRAIL_WHY_SIZE]; /* reason if the file is invalid,
+    char reason[MCA_COLL_MRAIL_REASON_SIZE]; /* reason if the file is invalid,
                                         * otherwise "" */
 } mca_coll_mrail_topo_file_t;
 
@@ -42,13 +42,13 @@ void mca_coll_mrail_topo_file_cleanup(mca_coll_mrail_topo_file_t *file);
  * returned NULL.
  *
  * Returns 0 if they match, or if no rank has a file. If they do not match,
- * returns 1 with a sentence in `why` that names file, line and rank; *rank_p is
- * the rank that should print it. All ranks return the same result. Returns
+ * returns 1 with a sentence in `reason` that names file, line and rank; *rank_p
+ * is the rank that should print it. All ranks return the same result. Returns
  * -ENOMEM if memory runs out.
  */
 int mca_coll_mrail_topo_file_check(const mca_coll_mrail_topo_file_t *file,
                                    const mca_coll_mrail_rank_entry_t *entries,
                                    const uint32_t *world, unsigned num_ranks,
-                                   unsigned *rank_p, char *why, size_t size);
+                                   unsigned *rank_p, char *reason, size_t size);
 
 #endif

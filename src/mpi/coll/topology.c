@@ -276,17 +276,17 @@ const char *
 mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks)
 {
-    const char *why = NULL;
+    const char *reason = NULL;
 
     for (unsigned i = 0; i < num_ranks; ++i) {
         if (entries[i].version <= MCA_COLL_MRAIL_FOREIGN) {
             return mca_coll_mrail_rank_entry_refusal(&entries[i]);
         }
         if (entries[i].version != entries[0].version) {
-            why = "ranks have different versions of mrail";
+            reason = "ranks have different versions of mrail";
         }
     }
-    return why;
+    return reason;
 }
 
 /* Returns the reason why these ranks are not planned, or NULL if they are. */
@@ -294,10 +294,10 @@ static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
                           unsigned num_ranks)
 {
     for (unsigned i = 0; i < num_ranks; ++i) {
-        const char *why = mca_coll_mrail_rank_entry_refusal(&entries[i]);
+        const char *reason = mca_coll_mrail_rank_entry_refusal(&entries[i]);
 
-        if (why != NULL) {
-            return why;
+        if (reason != NULL) {
+            return reason;
         }
         if (entries[i].is_soft != entries[0].is_soft) {
             return "some nodes are emulated, others are not";
@@ -431,19 +431,19 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    const mrail_plan_topo_t *file,
                                    const uint32_t *world,
                                    mca_coll_mrail_topology_t **topology_p,
-                                   const char **why_p)
+                                   const char **reason_p)
 {
     const char *no_help = NULL;
     mca_coll_mrail_topology_t *topology;
     int ret;
 
-    *why_p = refuse(entries, num_ranks);
-    if (*why_p == NULL && is_balanced(entries, num_ranks, file, world)) {
+    *reason_p = refuse(entries, num_ranks);
+    if (*reason_p == NULL && is_balanced(entries, num_ranks, file, world)) {
         no_help = "ranks use several rails each, which the transport balances "
                   "without a plan";
-        *why_p = any_gpu(entries, num_ranks) ? NULL : no_help;
+        *reason_p = any_gpu(entries, num_ranks) ? NULL : no_help;
     }
-    if (*why_p != NULL) {
+    if (*reason_p != NULL) {
         return 1;
     }
     topology = calloc(1, sizeof(*topology));
@@ -457,16 +457,16 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     topology->least_rate = least_rate(entries, num_ranks);
     ret = topology_allocate(topology);
     if (ret == 0) {
-        *why_p = topology_fill(topology, entries);
-        if (*why_p == NULL) {
+        *reason_p = topology_fill(topology, entries);
+        if (*reason_p == NULL) {
             if (no_help == NULL) {
                 no_help = helpless(topology);
             }
             topology->is_for_devices = no_help != NULL;
             topology->has_gpus = any_gpu(entries, num_ranks);
-            *why_p = topology->has_gpus ? NULL : no_help;
+            *reason_p = topology->has_gpus ? NULL : no_help;
         }
-        ret = *why_p != NULL;
+        ret = *reason_p != NULL;
     }
     if (ret == 0) {
         set_limits(topology);

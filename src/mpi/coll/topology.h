@@ -131,7 +131,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    const mrail_plan_topo_t *file,
                                    const uint32_t *world,
                                    mca_coll_mrail_topology_t **topology_p,
-                                   const char **why_p);
+                                   const char **reason_p);
 void mca_coll_mrail_topology_destroy(mca_coll_mrail_topology_t *topology);
 
 /* Returns the number of rails of a rank. */

@@ -349,10 +349,10 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
  * again instead. */
 void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Handles the peer's refusal to grant the lane, now or permanently, for
- * `reason`. */
+/* Handles the peer's refusal to grant the lane, now or permanently. `reason` is
+ * an MRAIL_REASON_ value, and `text` describes it for the log. */
 void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
-                           const char *why) MRAIL_BOTH;
+                           const char *text) MRAIL_BOTH;
 
 /* ---- The QP budget (qp_budget.c) ---- */
 
@@ -360,7 +360,7 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
  * least recently used lanes. If `hard` is set, the QP is needed for a first
  * lane, so recently used lanes are candidates as well. Returns 0 if there is no
  * lane that could be evicted. */
-int mrail_evict_make_room(mrail_engine_t *engine, int hard) MRAIL_CTL;
+int mrail_evict_lanes(mrail_engine_t *engine, int hard) MRAIL_CTL;
 
 /* Logs once that the QP budget is exhausted. */
 void mrail_ctl_budget(mrail_engine_t *engine) MRAIL_CTL;

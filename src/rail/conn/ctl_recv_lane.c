@@ -90,7 +90,7 @@ static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_peer_t *peer,
                                             const mrail_ctl_msg_t *msg)
 {
     if (mrail_ctl_is_first(peer, msg->lane.slot) &&
-        !mrail_evict_make_room(peer->engine, 1)) {
+        !mrail_evict_lanes(peer->engine, 1)) {
         mrail_ctl_budget(peer->engine);
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
     } else {

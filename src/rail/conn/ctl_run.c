@@ -298,15 +298,15 @@ static MRAIL_CTL void mrail_ctl_take_due(mrail_engine_t *engine,
 static MRAIL_CTL void mrail_ctl_take_unblocked(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
-    unsigned room = 0;
+    unsigned num_free = 0;
 
     if (mrail_list_empty(&engine->blocked)) {
         return;
     }
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        room += mrail_rail_ud_room(&engine->rails[i]);
+        num_free += mrail_rail_ud_space(&engine->rails[i]);
     }
-    for (; (room != 0) && !mrail_list_empty(&engine->blocked); --room) {
+    for (; (num_free != 0) && !mrail_list_empty(&engine->blocked); --num_free) {
         peer = mrail_list_head(&engine->blocked, mrail_peer_t, blocked);
         mrail_list_del(&peer->blocked);
         mrail_ctl_work(peer);

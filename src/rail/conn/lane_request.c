@@ -14,7 +14,7 @@
 
 /* Attempts, 20 ms apart, before a warning. A connection of the process to
  * itself then fails. */
-#define MRAIL_CTL_ROOM_TRIES 250
+#define MRAIL_CTL_SPACE_TRIES 250
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 {
@@ -38,7 +38,7 @@ static MRAIL_CTL int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
     unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
 
     if (used >= most) {
-        mrail_evict_make_room(engine, 0);
+        mrail_evict_lanes(engine, 0);
     }
     return used < (first ? engine->config.max_qps : most);
 }
@@ -116,8 +116,8 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     mrail_lane_t *lane;
 
     lane = mrail_ctl_get_lane(peer, 0);
-    if ((lane == NULL) && mrail_evict_make_room(engine, 1) &&
-        (++peer->tries < MRAIL_CTL_ROOM_TRIES)) {
+    if ((lane == NULL) && mrail_evict_lanes(engine, 1) &&
+        (++peer->tries < MRAIL_CTL_SPACE_TRIES)) {
         return -EAGAIN;
     }
     mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
@@ -179,8 +179,8 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         if (!mrail_ctl_is_first(peer, slot)) {
             return -EDQUOT;
         }
-        if (mrail_evict_make_room(engine, 1)) {
-            if (++peer->tries == MRAIL_CTL_ROOM_TRIES) {
+        if (mrail_evict_lanes(engine, 1)) {
+            if (++peer->tries == MRAIL_CTL_SPACE_TRIES) {
                 mrail_warn("UCX_MRAIL_MAX_QPS=%u: the connection to peer "
                            "%016llx waits until another lane is evicted",
                            engine->config.max_qps,
@@ -209,7 +209,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 /* Handles a lane that can never come up. The peer continues without the lane,
  * or fails if it is a first lane. */
 static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
-                                        const char *why)
+                                        const char *reason)
 {
     if (peer->based) {
         mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
@@ -220,20 +220,20 @@ static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
     peer->refused_mask |= 1ull << slot;
     if (!peer->based) {
         mrail_error("cannot connect to peer %016llx: %s",
-                    (unsigned long long)peer->id, why);
+                    (unsigned long long)peer->id, reason);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
     } else {
         mrail_debug("peer %016llx: continuing without lane %u: %s",
-                    (unsigned long long)peer->id, slot, why);
+                    (unsigned long long)peer->id, slot, reason);
     }
 }
 
 /* Handles an exhausted QP budget: postpones the request for the lane. */
-static MRAIL_CTL void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
+static MRAIL_CTL void mrail_ctl_no_space(mrail_peer_t *peer, unsigned slot)
 {
     mrail_debug("peer %016llx: no QP for lane %u at present",
                 (unsigned long long)peer->id, slot);
-    peer->no_room_mask |= 1ull << slot;
+    peer->no_space_mask |= 1ull << slot;
     /* The delay is random, so that two ends without free QPs do not retry in
      * lockstep. */
     peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
@@ -243,13 +243,13 @@ static MRAIL_CTL void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
 
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    if (peer->no_room_mask == 0) {
+    if (peer->no_space_mask == 0) {
         return MRAIL_NS_NEVER;
     }
     if (now_ns < peer->retry_ns) {
         return peer->retry_ns;
     }
-    peer->no_room_mask = 0;
+    peer->no_space_mask = 0;
     peer->requested_slots = MRAIL_MIN(peer->requested_slots, 1u);
     __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
     return MRAIL_NS_NEVER;
@@ -312,7 +312,7 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     int ret;
 
     if ((slot >= MRAIL_MIN(peer->requested_slots, peer->num_slots)) ||
-        ((peer->refused_mask | peer->no_room_mask) & (1ull << slot)) ||
+        ((peer->refused_mask | peer->no_space_mask) & (1ull << slot)) ||
         ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
         return MRAIL_NS_NEVER;
     }
@@ -341,7 +341,7 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                           * unreachable */
     }
     if ((ret == -EDQUOT) && peer->based) {
-        mrail_ctl_no_room(peer, slot);
+        mrail_ctl_no_space(peer, slot);
     } else if (ret != 0) {
         mrail_ctl_refused(peer, slot, "could not create a QP");
     }
@@ -406,23 +406,24 @@ void mrail_ctl_not_connected(mrail_lane_t *lane)
     }
 }
 
-void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
+void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
+                           const char *text)
 {
     mrail_peer_t *peer = lane->peer;
     unsigned slot = lane->slot;
 
     if (!peer->based && (reason == MRAIL_REASON_RESOURCES)) {
-        mrail_ctl_reconnect(lane, why);
+        mrail_ctl_reconnect(lane, text);
         return;
     }
     mrail_ctl_drop_request(lane, "refused");
     if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
-        mrail_ctl_no_room(peer, slot);
+        mrail_ctl_no_space(peer, slot);
     } else if (peer->based && (reason == MRAIL_REASON_RESOURCES)) {
         mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
-        mrail_ctl_no_room(peer, slot);
+        mrail_ctl_no_space(peer, slot);
     } else {
-        mrail_ctl_refused(peer, slot, why);
+        mrail_ctl_refused(peer, slot, text);
     }
 }
 

@@ -94,7 +94,7 @@ static void mrail_evict_search(mrail_engine_t *engine, int hard,
     }
 }
 
-int mrail_evict_make_room(mrail_engine_t *engine, int hard)
+int mrail_evict_lanes(mrail_engine_t *engine, int hard)
 {
     mrail_ns_t now_ns = mrail_clock_now();
     mrail_evict_search_t search;

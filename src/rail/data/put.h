@@ -26,7 +26,7 @@
 
 /* Returns 1 if the send queue has a free entry for a small PUT besides the
  * reserve for messages and READs. */
-static inline MRAIL_DATA int mrail_put_has_room(const mrail_lane_t *lane)
+static inline MRAIL_DATA int mrail_put_has_space(const mrail_lane_t *lane)
 {
     return mrail_lane_sq_free(lane) > lane->sq_depth / 4;
 }

@@ -252,7 +252,7 @@ static inline MRAIL_DATA int mrail_put_copy(mrail_ep_t *ep, mrail_lane_t *lane,
 {
     mrail_tx_t *tx;
 
-    if (!mrail_put_has_room(lane)) {
+    if (!mrail_put_has_space(lane)) {
         return -EAGAIN;
     }
     tx = mrail_tx_get(&ep->iface->engine->tx_small);
@@ -308,7 +308,7 @@ ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
     }
     result = (ptrdiff_t)pack(op->bounce->hdr, arg);
     lane = mrail_put_lane(ep, (size_t)result);
-    if ((lane != NULL) && mrail_put_has_room(lane)) {
+    if ((lane != NULL) && mrail_put_has_space(lane)) {
         mrail_put_start(ep, lane, op->bounce, (size_t)result, remote_address,
                         rkey);
         mrail_pool_put(&engine->ops, op);

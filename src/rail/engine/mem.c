@@ -102,14 +102,14 @@ int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
                                  .fd = -1};
     mrail_cuda_range_t range;
     int ret = mrail_cuda_recognise(address, length, &range);
-    size_t room;
+    size_t available;
 
     if (range.memory == MRAIL_CUDA_HOST) {
         return (ret != 0) ? ret : mrail_mem_reg_all(engine, &source, mem_p);
     }
-    room = range.size - ((uintptr_t)address - range.base);
-    if (length - room < MRAIL_MEM_ALIGN) {
-        source.length = room;
+    available = range.size - ((uintptr_t)address - range.base);
+    if (length - available < MRAIL_MEM_ALIGN) {
+        source.length = available;
     } else if (ret != 0) {
         return ret;
     }

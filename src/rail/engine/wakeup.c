@@ -103,9 +103,9 @@ static int mrail_wakeup_has_events(mrail_iface_t *iface, mrail_armed_t wish)
             (engine->total_events != iface->seen_events));
 }
 
-int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
+int mrail_iface_arm(mrail_iface_t *iface, int wants_space)
 {
-    mrail_armed_t wish = wants_room ? MRAIL_ARMED_ANY : MRAIL_ARMED_OWN;
+    mrail_armed_t wish = wants_space ? MRAIL_ARMED_ANY : MRAIL_ARMED_OWN;
     mrail_engine_t *engine = iface->engine;
     uint64_t count;
     int busy = 0;

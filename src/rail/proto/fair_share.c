@@ -218,7 +218,7 @@ static void fair_share_compare(mrail_fair_share_seen_t *seen, double rate,
             seen->is_held = 1;
             seen->held_ns = now_ns;
         }
-    } else if (rate < (1 - MRAIL_FAIR_SHARE_ROOM) * seen->rate) {
+    } else if (rate < (1 - MRAIL_FAIR_SHARE_HEADROOM) * seen->rate) {
         fair_share_let_go(seen, now_ns);
     } else {
         seen->rate = MRAIL_MAX(seen->rate, rate);

@@ -44,7 +44,7 @@
 #define MRAIL_FAIR_SHARE_LOOK_LONG (50 * MRAIL_NS_PER_MS)
 /* If throttling lowers a rail's rate by this fraction, the rail has spare
  * capacity, so throttling pauses. */
-#define MRAIL_FAIR_SHARE_ROOM 0.25
+#define MRAIL_FAIR_SHARE_HEADROOM 0.25
 /* Longest pause of throttling on a rail. The first pause lasts as long as one
  * measurement. */
 #define MRAIL_FAIR_SHARE_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)

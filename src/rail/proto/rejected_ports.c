@@ -7,16 +7,16 @@
 void mrail_rejected_ports_add(void *arg, const mrail_rail_attr_t *attr)
 {
     mrail_rejected_ports_t *rejected = arg;
-    size_t room = sizeof(rejected->text) - rejected->length;
+    size_t size = sizeof(rejected->text) - rejected->length;
     int n;
 
     if (attr->selected) {
         return;
     }
-    n = snprintf(rejected->text + rejected->length, room, "%s%s:%u (%s)",
+    n = snprintf(rejected->text + rejected->length, size, "%s%s:%u (%s)",
                  (rejected->length == 0) ? "" : ", ", attr->device, attr->port,
                  attr->reason);
-    if ((n > 0) && ((size_t)n < room)) {
+    if ((n > 0) && ((size_t)n < size)) {
         rejected->length += (size_t)n;
     } else {
         rejected->text[rejected->length] = '\0';

@@ -134,7 +134,7 @@ struct mrail_peer {
     unsigned requested_slots; /* lanes of the slots below this are requested */
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
-    uint64_t no_room_mask;    /* slots that must not be requested before
+    uint64_t no_space_mask;   /* slots that must not be requested before
                                * retry_ns */
     uint64_t handled_mask;    /* slots with an entry in handled_seq */
     uint32_t *handled_seq;    /* [slot_limit]: the peer's last LANE_REQ that

@@ -402,7 +402,7 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 
 /* Returns the number of datagrams that mrail_rail_ud_send() can accept now.
  * Control lock held. */
-unsigned mrail_rail_ud_room(mrail_rail_t *rail);
+unsigned mrail_rail_ud_space(mrail_rail_t *rail);
 
 /* Calls `func` for each received datagram, up to MRAIL_UD_RECV_MAX, but only
  * while a send buffer is free for an answer. Returns early if `func` sets

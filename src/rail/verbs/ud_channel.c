@@ -142,7 +142,7 @@ static int mrail_rail_ud_is_full(mrail_rail_t *rail)
     return !rail->fatal && (now_ns < rail->ud_full_ns + MRAIL_UD_STUCK);
 }
 
-unsigned mrail_rail_ud_room(mrail_rail_t *rail)
+unsigned mrail_rail_ud_space(mrail_rail_t *rail)
 {
     /* A datagram that counts as lost needs no buffer. */
     return mrail_rail_ud_is_full(rail)

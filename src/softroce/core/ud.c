@@ -52,7 +52,7 @@ static int ud_peek_length(const sroce_qp_t *qp, uint32_t *length_p)
 int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx)
 {
     sroce_counters_t *cnt = &qp->dev->cnt;
-    uint32_t room, byte_len = SROCE_GRH_BYTES + rx->payload_bytes;
+    uint32_t buffer_bytes, byte_len = SROCE_GRH_BYTES + rx->payload_bytes;
     enum ibv_wc_status status = IBV_WC_SUCCESS;
     uint8_t grh[SROCE_GRH_BYTES];
 
@@ -64,11 +64,11 @@ int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx)
         ++cnt->drop_length;
         return 0;
     }
-    if (!ud_peek_length(qp, &room)) {
+    if (!ud_peek_length(qp, &buffer_bytes)) {
         ++cnt->drop_no_wqe;
         return 0;
     }
-    if (byte_len > room) {
+    if (byte_len > buffer_bytes) {
         ++cnt->drop_too_long;
         return 0;
     }

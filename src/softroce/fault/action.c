@@ -180,7 +180,7 @@ static int read_number(const fault_unit_t *unit, const char *word,
 }
 
 int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
-                            uint64_t *value_p, char *why, size_t size)
+                            uint64_t *value_p, char *reason, size_t size)
 {
     uint64_t value = 0;
     int ret = read_number(quantities[quantity].units, word, &value);
@@ -194,7 +194,7 @@ int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
         *value_p = value;
         return 0;
     }
-    snprintf(why, size, "'%.40s' is %s %s", word,
+    snprintf(reason, size, "'%.40s' is %s %s", word,
              (ret == -ERANGE) ? "too large for"
              : (ret == -EDOM) ? "too fine for"
                               : "not",
@@ -205,24 +205,25 @@ int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
 /* ---- Values, by kind ---- */
 
 typedef int (*read_func_t)(char *const *words, unsigned num,
-                           sroce_fault_action_t *fault, char *why, size_t size);
+                           sroce_fault_action_t *fault, char *reason,
+                           size_t size);
 
 static int read_fixed(char *const *words, unsigned num,
-                      sroce_fault_action_t *fault, char *why, size_t size)
+                      sroce_fault_action_t *fault, char *reason, size_t size)
 {
     fault->value = fault->action->value;
     return 0;
 }
 
 static int read_ppm(char *const *words, unsigned num,
-                    sroce_fault_action_t *fault, char *why, size_t size)
+                    sroce_fault_action_t *fault, char *reason, size_t size)
 {
     return sroce_fault_number_read(SROCE_FAULT_Q_PPM, words[0], &fault->value,
-                                   why, size);
+                                   reason, size);
 }
 
 static int read_side(char *const *words, unsigned num,
-                     sroce_fault_action_t *fault, char *why, size_t size)
+                     sroce_fault_action_t *fault, char *reason, size_t size)
 {
     static const struct {
         const char *name;
@@ -239,27 +240,27 @@ static int read_side(char *const *words, unsigned num,
             return 0;
         }
     }
-    snprintf(why, size, "'%.40s' is invalid; expected tx, rx or both",
+    snprintf(reason, size, "'%.40s' is invalid; expected tx, rx or both",
              words[0]);
     return -EINVAL;
 }
 
 static int read_time(char *const *words, unsigned num,
-                     sroce_fault_action_t *fault, char *why, size_t size)
+                     sroce_fault_action_t *fault, char *reason, size_t size)
 {
     return sroce_fault_number_read(SROCE_FAULT_Q_US, words[0], &fault->value,
-                                   why, size);
+                                   reason, size);
 }
 
 static int read_reorder(char *const *words, unsigned num,
-                        sroce_fault_action_t *fault, char *why, size_t size)
+                        sroce_fault_action_t *fault, char *reason, size_t size)
 {
     uint64_t ppm, span_us = DEFAULT_SPAN_US;
 
-    if ((sroce_fault_number_read(SROCE_FAULT_Q_PPM, words[0], &ppm, why,
+    if ((sroce_fault_number_read(SROCE_FAULT_Q_PPM, words[0], &ppm, reason,
                                  size) != 0) ||
         ((num > 1) && (sroce_fault_number_read(SROCE_FAULT_Q_US, words[1],
-                                               &span_us, why, size) != 0))) {
+                                               &span_us, reason, size) != 0))) {
         return -EINVAL;
     }
     fault->value = sroce_fault_reorder((uint32_t)ppm, (uint32_t)span_us);
@@ -267,23 +268,23 @@ static int read_reorder(char *const *words, unsigned num,
 }
 
 static int read_rate(char *const *words, unsigned num,
-                     sroce_fault_action_t *fault, char *why, size_t size)
+                     sroce_fault_action_t *fault, char *reason, size_t size)
 {
     if (strcmp(words[0], "max") == 0) {
         fault->value = 0;
         return 0;
     }
     return sroce_fault_number_read(SROCE_FAULT_Q_RATE, words[0], &fault->value,
-                                   why, size);
+                                   reason, size);
 }
 
 static int read_nth(char *const *words, unsigned num,
-                    sroce_fault_action_t *fault, char *why, size_t size)
+                    sroce_fault_action_t *fault, char *reason, size_t size)
 {
     fault->value = 1;
     return (num == 0) ? 0
                       : sroce_fault_number_read(SROCE_FAULT_Q_COUNT, words[0],
-                                                &fault->value, why, size);
+                                                &fault->value, reason, size);
 }
 
 static const struct {
@@ -301,20 +302,20 @@ static const struct {
     [SROCE_FAULT_KIND_COUNT] = {1, 1, read_nth}};
 
 static void report_unknown(const sroce_fault_action_def_t *defs,
-                           const char *word, char *why, size_t size)
+                           const char *word, char *reason, size_t size)
 {
-    int used = snprintf(why, size, "'%.40s' is not an action:", word);
+    int used = snprintf(reason, size, "'%.40s' is not an action:", word);
 
     for (const sroce_fault_action_def_t *a = defs;
          (a->name != NULL) && ((size_t)used < size); ++a) {
-        used += snprintf(why + used, size - (size_t)used, " %s%s", a->name,
+        used += snprintf(reason + used, size - (size_t)used, " %s%s", a->name,
                          (a[1].name != NULL) ? "," : "");
     }
 }
 
 int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
                             char *const *words, unsigned num_words,
-                            sroce_fault_action_t *fault_p, char *why,
+                            sroce_fault_action_t *fault_p, char *reason,
                             size_t size)
 {
     const sroce_fault_action_def_t *action = defs;
@@ -325,22 +326,23 @@ int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
         ++action;
     }
     if (action->name == NULL) {
-        report_unknown(defs, words[0], why, size);
+        report_unknown(defs, words[0], reason, size);
         return -ENOENT;
     }
     if (num < kinds[action->kind].min_words) {
-        snprintf(why, size, "'%s' requires a value; the syntax is '%s %s'",
+        snprintf(reason, size, "'%s' requires a value; the syntax is '%s %s'",
                  action->name, action->name, action->syntax);
         return -EINVAL;
     }
     if (num > kinds[action->kind].max_words) {
-        snprintf(why, size, "unexpected word '%.40s'; the syntax is '%s%s%s'",
+        snprintf(reason, size,
+                 "unexpected word '%.40s'; the syntax is '%s%s%s'",
                  words[1 + kinds[action->kind].max_words], action->name,
                  (action->syntax[0] != '\0') ? " " : "", action->syntax);
         return -EINVAL;
     }
     fault = (sroce_fault_action_t){action, action->settings, 0};
-    if (kinds[action->kind].read(words + 1, num, &fault, why, size) != 0) {
+    if (kinds[action->kind].read(words + 1, num, &fault, reason, size) != 0) {
         return -EINVAL;
     }
     *fault_p = fault;

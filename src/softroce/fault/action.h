@@ -109,10 +109,10 @@ typedef struct sroce_fault_action {
 
 /* Reads the name of an action of the table from words[0] and its values from
  * the words after it. Returns 0, -ENOENT if there is no such action, or -EINVAL
- * with a message in `why`. On failure, *fault_p is unchanged. */
+ * with a message in `reason`. On failure, *fault_p is unchanged. */
 int sroce_fault_action_read(const sroce_fault_action_def_t *defs,
                             char *const *words, unsigned num_words,
-                            sroce_fault_action_t *fault_p, char *why,
+                            sroce_fault_action_t *fault_p, char *reason,
                             size_t size);
 
 static inline int sroce_fault_is_clear(const sroce_fault_action_t *fault)
@@ -141,6 +141,6 @@ typedef enum sroce_fault_quantity {
 /* Reads a number exactly, without rounding and independent of the locale.
  * Returns 0, or -EINVAL and a message. */
 int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
-                            uint64_t *value_p, char *why, size_t size);
+                            uint64_t *value_p, char *reason, size_t size);
 
 #endif

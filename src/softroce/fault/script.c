@@ -15,8 +15,8 @@ typedef struct line {
     unsigned num;
     unsigned at; /* next word */
     sroce_fault_step_t *step;
-    unsigned seen; /* clauses found so far, one bit each */
-    char why[256]; /* error message, or "" */
+    unsigned seen;    /* clauses found so far, one bit each */
+    char reason[256]; /* error message, or "" */
 } line_t;
 
 static int fail(line_t *line, const char *fmt, ...) MRAIL_PRINTF(2, 3);
@@ -26,7 +26,7 @@ static int fail(line_t *line, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(line->why, sizeof(line->why), fmt, ap);
+    vsnprintf(line->reason, sizeof(line->reason), fmt, ap);
     va_end(ap);
     return -EINVAL;
 }
@@ -49,8 +49,8 @@ static int next_number(line_t *line, sroce_fault_quantity_t quantity,
 
     return (word == NULL)
                ? -EINVAL
-               : sroce_fault_number_read(quantity, word, value_p, line->why,
-                                         sizeof(line->why));
+               : sroce_fault_number_read(quantity, word, value_p, line->reason,
+                                         sizeof(line->reason));
 }
 
 /* ---- Clauses ---- */
@@ -289,7 +289,7 @@ static int read_step(line_t *line, sroce_fault_script_t *script)
                                               : sroce_fault_action_defs,
                                  line->words + line->at - 1,
                                  line->num - line->at + 1, &step->fault,
-                                 line->why, sizeof(line->why)) != 0) ||
+                                 line->reason, sizeof(line->reason)) != 0) ||
         (check_step(line) != 0) || (check_order(line, script) != 0)) {
         return -EINVAL;
     }
@@ -353,7 +353,7 @@ static int cut_line(line_t *line, char *cut, char *text)
     return 0;
 }
 
-/* Parses one line, modifying `cut`. Returns 0, -EINVAL (line->why) or
+/* Parses one line, modifying `cut`. Returns 0, -EINVAL (line->reason) or
  * -ENOMEM. */
 static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
                      char *text, unsigned number)
@@ -364,7 +364,7 @@ static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
         }
     }
     if ((cut_line(line, cut, text) != 0) || (line->num == 0)) {
-        return (line->why[0] != '\0') ? -EINVAL : 0;
+        return (line->reason[0] != '\0') ? -EINVAL : 0;
     }
     line->at = 1;
     if (strcmp(line->words[0], "seed") == 0) {
@@ -394,14 +394,14 @@ static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
 }
 
 /* Parses the lines of `cut`, a string. script->words receives their texts. */
-static int read_lines(sroce_fault_script_t *script, char *cut, char *why,
+static int read_lines(sroce_fault_script_t *script, char *cut, char *reason,
                       size_t size)
 {
     char *text = script->words;
     unsigned number = 1;
 
     for (char *end; cut != NULL; cut = end, ++number) {
-        line_t line = {.why = ""};
+        line_t line = {.reason = ""};
         int ret;
 
         end = strchr(cut, '\n');
@@ -410,8 +410,8 @@ static int read_lines(sroce_fault_script_t *script, char *cut, char *why,
         }
         ret = read_line(script, &line, cut, text, number);
         if (ret != 0) {
-            snprintf(why, size, "%s:%u: %s", script->name, number,
-                     (ret == -ENOMEM) ? "out of memory" : line.why);
+            snprintf(reason, size, "%s:%u: %s", script->name, number,
+                     (ret == -ENOMEM) ? "out of memory" : line.reason);
             return ret;
         }
         text += strlen(text) + 1;
@@ -439,7 +439,7 @@ const char *sroce_fault_short_name(const char *path)
 }
 
 int sroce_fault_script_parse(const char *name, const char *text, size_t length,
-                             sroce_fault_script_t **script_p, char *why,
+                             sroce_fault_script_t **script_p, char *reason,
                              size_t size)
 {
     sroce_fault_script_t *script;
@@ -449,7 +449,7 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
 
     name = sroce_fault_short_name(name);
     if (length > SROCE_FAULT_MAX_BYTES) {
-        snprintf(why, size, "%s:1: a script may have at most %u bytes", name,
+        snprintf(reason, size, "%s:1: a script may have at most %u bytes", name,
                  SROCE_FAULT_MAX_BYTES);
         return -EINVAL;
     }
@@ -460,7 +460,7 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
         for (const char *p = text; p < zero; ++p) {
             number += (*p == '\n');
         }
-        snprintf(why, size, "%s:%u: byte 0 is not text", name, number);
+        snprintf(reason, size, "%s:%u: byte 0 is not text", name, number);
         return -EINVAL;
     }
     script = calloc(1, sizeof(*script));
@@ -468,13 +468,13 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
     if ((script == NULL) || (cut == NULL) ||
         ((script->name = strdup(name)) == NULL) ||
         ((script->words = malloc(length + 2)) == NULL)) {
-        snprintf(why, size, "%s:1: out of memory", name);
+        snprintf(reason, size, "%s:1: out of memory", name);
         goto err;
     }
     mrail_copy(cut, text, length);
     cut[length] = '\0';
     script->seed = SROCE_FAULT_DEFAULT_SEED;
-    ret = read_lines(script, cut, why, size);
+    ret = read_lines(script, cut, reason, size);
     if (ret != 0) {
         goto err;
     }
@@ -492,7 +492,7 @@ err:
 
 int sroce_fault_script_check(const sroce_fault_script_t *script,
                              unsigned num_nodes, unsigned num_rails,
-                             unsigned num_gpus, char *why, size_t size)
+                             unsigned num_gpus, char *reason, size_t size)
 {
     for (unsigned i = 0; i < script->num_steps; ++i) {
         const sroce_fault_step_t *step = &script->steps[i];
@@ -506,14 +506,14 @@ int sroce_fault_script_check(const sroce_fault_script_t *script,
                      {"gpu", &step->peers, num_gpus}};
 
         if (step->is_gpu && (num_gpus == 0)) {
-            snprintf(why, size, "%s:%u: there are no GPUs: see --gpus",
+            snprintf(reason, size, "%s:%u: there are no GPUs: see --gpus",
                      script->name, step->line);
             return -EINVAL;
         }
         for (unsigned s = 0; s < MRAIL_ARRAY_SIZE(sides); ++s) {
             if (!sides[s].list->all && (sides[s].num != 0) &&
                 (sides[s].list->largest >= sides[s].num)) {
-                snprintf(why, size,
+                snprintf(reason, size,
                          "%s:%u: there is no %s %u: valid numbers are 0 to %u",
                          script->name, step->line, sides[s].what,
                          sides[s].list->largest, sides[s].num - 1);

@@ -30,7 +30,7 @@
 #define SROCE_FAULT_MAX_INDEX 256 /* maximum number of nodes or rails */
 #define SROCE_FAULT_DEFAULT_SEED 1
 #define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
-#define SROCE_FAULT_WHY_MAX 384
+#define SROCE_FAULT_REASON_MAX 384
 #define SROCE_FAULT_NAME_MAX 100 /* length limit of script names in messages */
 
 typedef enum sroce_fault_when {
@@ -74,16 +74,16 @@ typedef struct sroce_fault_script {
 } sroce_fault_script_t;
 
 /* Returns the file name for messages. If the path is long, returns only its
- * end, so that a message fits into SROCE_FAULT_WHY_MAX bytes. */
+ * end, so that a message fits into SROCE_FAULT_REASON_MAX bytes. */
 const char *sroce_fault_short_name(const char *path);
 
 /*
  * Parses `length` bytes of text; `name` is used in messages. Returns 0, -EINVAL
- * with "NAME:LINE: REASON" in `why`, or -ENOMEM, which also leaves a message in
- * `why`.
+ * with "NAME:LINE: REASON" in `reason`, or -ENOMEM, which also leaves a message
+ * in `reason`.
  */
 int sroce_fault_script_parse(const char *name, const char *text, size_t length,
-                             sroce_fault_script_t **script_p, char *why,
+                             sroce_fault_script_t **script_p, char *reason,
                              size_t size);
 void sroce_fault_script_destroy(sroce_fault_script_t *script);
 
@@ -91,7 +91,7 @@ void sroce_fault_script_destroy(sroce_fault_script_t *script);
  * are per node. Returns 0, or -EINVAL and a message. */
 int sroce_fault_script_check(const sroce_fault_script_t *script,
                              unsigned num_nodes, unsigned num_rails,
-                             unsigned num_gpus, char *why, size_t size);
+                             unsigned num_gpus, char *reason, size_t size);
 
 /* Returns the first step that sets one of these settings, or NULL if there is
  * none. */

@@ -22,18 +22,18 @@ void sroce_credit_commit(sroce_host_ctx_t *ctx)
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
 
-/* Returns the number of packets of `seg_bytes` that fit in `room` bytes of
+/* Returns the number of packets of `seg_bytes` that fit in `remaining` bytes of
  * credit, at most `num`. A single packet costs more than a packet of a run, but
  * never more than two of them. */
-static unsigned credit_num_packets(int64_t room, uint32_t seg_bytes,
+static unsigned credit_num_packets(int64_t remaining, uint32_t seg_bytes,
                                    unsigned num)
 {
     int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
 
-    if ((num >= 2) && (room >= 2 * each)) {
-        return (unsigned)MRAIL_MIN(room / each, num);
+    if ((num >= 2) && (remaining >= 2 * each)) {
+        return (unsigned)MRAIL_MIN(remaining / each, num);
     }
-    return room >= sroce_host_credit(seg_bytes, 1);
+    return remaining >= sroce_host_credit(seg_bytes, 1);
 }
 
 /* Reserves credit for up to `num` packets of `seg_bytes`, and returns the

@@ -62,10 +62,10 @@ static void tx_set_sched(sroce_host_qp_t *qp, sroce_host_qp_sched_t sched)
     }
 }
 
-static tx_result_t tx_wait(sroce_host_qp_t *qp, sroce_counter_t why,
+static tx_result_t tx_wait(sroce_host_qp_t *qp, sroce_counter_t reason,
                            mrail_ns_t until_ns)
 {
-    sroce_host_count(qp->ctx, why, 1);
+    sroce_host_count(qp->ctx, reason, 1);
     qp->wake_ns = until_ns;
     return TX_WAIT;
 }
