@@ -32,6 +32,11 @@ typedef struct mrail_kernel_copy {
     uint64_t bytes;
 } mrail_kernel_copy_t;
 
+/* mrail_kernel_wait: each block ends after `ns` nanoseconds. */
+typedef struct mrail_kernel_wait {
+    uint64_t ns;
+} mrail_kernel_wait_t;
+
 /*
  * mrail_kernel_relay: a persistent kernel that copies chunks of relays. A
  * channel is a queue of copies over one link. `parts` blocks serve each channel,

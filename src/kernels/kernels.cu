@@ -6,3 +6,4 @@
 #include "kernels/copy.inc"
 #include "kernels/pattern.inc"
 #include "kernels/relay.inc"
+#include "kernels/wait.inc"

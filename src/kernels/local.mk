@@ -5,14 +5,15 @@ libmrail_kernels_la_SOURCES = \
     src/kernels/image.h \
     src/kernels/kernel.h \
     src/kernels/kernels.c \
-    src/kernels/copy.inc src/kernels/pattern.inc src/kernels/relay.inc
+    src/kernels/copy.inc src/kernels/pattern.inc src/kernels/relay.inc \
+    src/kernels/wait.inc
 EXTRA_DIST += src/kernels/kernels.cu src/kernels/ptx_none.c
 if HAVE_NVCC
 nodist_libmrail_kernels_la_SOURCES = src/kernels/ptx.c
 CLEANFILES += src/kernels/ptx.c src/kernels/kernels.ptx
 src/kernels/ptx.c: src/kernels/kernels.cu src/kernels/args.h \
         src/kernels/image.h src/kernels/kernel.h src/kernels/copy.inc \
-        src/kernels/pattern.inc src/kernels/relay.inc
+        src/kernels/pattern.inc src/kernels/relay.inc src/kernels/wait.inc
 	@$(MKDIR_P) src/kernels
 	$(AM_V_GEN)$(NVCC) --ptx -I "$(srcdir)/src" -o src/kernels/kernels.ptx \
 	    "$(srcdir)/src/kernels/kernels.cu"

@@ -19,6 +19,11 @@ void mrail_bench_buffer_init(mrail_bench_buffer_t *buffer, size_t size,
                       : mrail_bench_device_allocate(size, memory);
 }
 
+int mrail_bench_buffer_has_kernels(const mrail_bench_buffer_t *buffer)
+{
+    return buffer->host == NULL;
+}
+
 void mrail_bench_buffer_cleanup(mrail_bench_buffer_t *buffer)
 {
     if (buffer->mpi != buffer->host) {
@@ -32,7 +37,7 @@ void mrail_bench_buffer_fill(const mrail_bench_buffer_t *buffer, size_t offset,
 {
     char *to = buffer->mpi + offset;
 
-    if (buffer->host == NULL) {
+    if (mrail_bench_buffer_has_kernels(buffer)) {
         mrail_bench_kernels_fill(to, length, seed);
         return;
     }
@@ -62,7 +67,7 @@ size_t mrail_bench_buffer_check(const mrail_bench_buffer_t *buffer,
     if (buffer->mpi == buffer->host) {
         return mrail_bench_check(from, length, seed);
     }
-    if (buffer->host == NULL &&
+    if (mrail_bench_buffer_has_kernels(buffer) &&
         mrail_bench_kernels_verify(from, length, seed) == 0) {
         return length;
     }

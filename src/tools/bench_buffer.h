@@ -33,6 +33,9 @@ void mrail_bench_buffer_fill(const mrail_bench_buffer_t *buffer, size_t offset,
 size_t mrail_bench_buffer_check(const mrail_bench_buffer_t *buffer,
                                 size_t offset, size_t length, uint64_t seed);
 
+/* Returns 1 if kernels fill and check the buffer. */
+int mrail_bench_buffer_has_kernels(const mrail_bench_buffer_t *buffer);
+
 /* Changes the byte in the middle, to test the check. Does nothing to an empty
  * buffer. */
 void mrail_bench_buffer_corrupt(const mrail_bench_buffer_t *buffer);

@@ -17,7 +17,7 @@
 
 typedef struct kernels {
     const mrail_cuda_t *cuda;
-    CUfunction fill, verify;
+    CUfunction fill, verify, wait;
     uint64_t *wrong; /* wrong bytes found so far, in device memory */
 } kernels_t;
 
@@ -50,26 +50,35 @@ int mrail_bench_kernels_open(void)
     check(cuda->cuModuleGetFunction(&kernels.verify, module,
                                     "mrail_kernel_verify"),
           "verify");
+    check(cuda->cuModuleGetFunction(&kernels.wait, module, "mrail_kernel_wait"),
+          "wait");
     kernels.wrong =
         mrail_bench_device_allocate(sizeof(*kernels.wrong), MRAIL_BENCH_DEVICE);
     (void)mrail_bench_kernels_wrong(); /* sets the number to 0 */
     return 1;
 }
 
-static void launch(void *stream, CUfunction func, mrail_kernel_pattern_t *args)
+static void launch(void *stream, CUfunction func, unsigned blocks, void *args)
 {
-    unsigned blocks = (unsigned)MRAIL_MIN(
-        MRAIL_DIV_ROUND_UP(args->bytes, BLOCK_BYTES), MAX_BLOCKS);
     void *params[] = {args};
 
-    if (args->bytes > 0) {
-        check(kernels.cuda->cuLaunchKernel(func, blocks, 1, 1, THREADS, 1, 1, 0,
-                                           stream, params, NULL),
-              "cuLaunchKernel");
+    check(kernels.cuda->cuLaunchKernel(func, blocks, 1, 1, THREADS, 1, 1, 0,
+                                       stream, params, NULL),
+          "cuLaunchKernel");
+}
+
+/* Launches a kernel that fills or verifies memory. */
+static void launch_pattern(void *stream, CUfunction func,
+                           mrail_kernel_pattern_t *args)
+{
+    uint64_t blocks = MRAIL_DIV_ROUND_UP(args->bytes, BLOCK_BYTES);
+
+    if (blocks > 0) {
+        launch(stream, func, (unsigned)MRAIL_MIN(blocks, MAX_BLOCKS), args);
     }
 }
 
-static void wait(void)
+static void synchronize(void)
 {
     check(kernels.cuda->cuStreamSynchronize(NULL), "cuStreamSynchronize");
 }
@@ -79,7 +88,7 @@ void mrail_bench_kernels_start_fill(void *stream, void *memory, size_t size,
 {
     mrail_kernel_pattern_t args = {(uintptr_t)memory, size, 0, seed, 0};
 
-    launch(stream, kernels.fill, &args);
+    launch_pattern(stream, kernels.fill, &args);
 }
 
 void mrail_bench_kernels_start_verify(void *stream, const void *memory,
@@ -88,7 +97,7 @@ void mrail_bench_kernels_start_verify(void *stream, const void *memory,
     mrail_kernel_pattern_t args = {(uintptr_t)memory, size, 0, seed,
                                    (uintptr_t)kernels.wrong};
 
-    launch(stream, kernels.verify, &args);
+    launch_pattern(stream, kernels.verify, &args);
 }
 
 uint64_t mrail_bench_kernels_wrong(void)
@@ -104,13 +113,21 @@ uint64_t mrail_bench_kernels_wrong(void)
 void mrail_bench_kernels_fill(void *memory, size_t size, uint64_t seed)
 {
     mrail_bench_kernels_start_fill(NULL, memory, size, seed);
-    wait();
+    synchronize();
 }
 
 uint64_t mrail_bench_kernels_verify(const void *memory, size_t size,
                                     uint64_t seed)
 {
     mrail_bench_kernels_start_verify(NULL, memory, size, seed);
-    wait();
+    synchronize();
     return mrail_bench_kernels_wrong();
+}
+
+void mrail_bench_kernels_run(uint64_t ns)
+{
+    mrail_kernel_wait_t args = {ns};
+
+    launch(NULL, kernels.wait, 1, &args);
+    synchronize();
 }

@@ -1,6 +1,7 @@
 /*
- * The kernels of src/kernels that fill and check device memory, in the context
- * of the calling thread. Functions exit with a message if they fail.
+ * The kernels of src/kernels that fill and check device memory, and one that
+ * takes a given time. They run in the context of the calling thread. Functions
+ * exit with a message if they fail.
  */
 #ifndef MRAIL_TOOLS_BENCH_KERNELS_H
 #define MRAIL_TOOLS_BENCH_KERNELS_H
@@ -20,7 +21,11 @@ void mrail_bench_kernels_fill(void *memory, size_t size, uint64_t seed);
 uint64_t mrail_bench_kernels_verify(const void *memory, size_t size,
                                     uint64_t seed);
 
-/* Like the functions above, but in a stream and without waiting. All kernels of
+/* Runs a kernel of one block that takes `ns` nanoseconds, and waits until it
+ * has ended. */
+void mrail_bench_kernels_run(uint64_t ns);
+
+/* Like fill and verify, but in a stream and without waiting. All kernels of
  * the process add the number of wrong bytes to one sum, which
  * mrail_bench_kernels_wrong() returns and resets. Synchronise the streams
  * first. */

@@ -1,8 +1,8 @@
 /*
  * Times the communication of a Mixture-of-Experts layer with expert
  * parallelism: dispatch (MPI_Alltoallv to the ranks of the experts) and combine
- * (MPI_Alltoallv back). A timed wait between them replaces the computation of
- * the experts. Source: [NIMBLE] V-D.
+ * (MPI_Alltoallv back). Between them, a kernel that takes a given time, or a wait
+ * of the host, replaces the computation of the experts. Source: [NIMBLE] V-D.
  *
  * Each step has its own routing. It runs on a communicator whose exchanges may
  * be planned, and directly before or after that on a communicator without
@@ -10,6 +10,8 @@
  */
 #include "config.h"
 #include "tools/bench_moe.h"
+
+#include "tools/bench_kernels.h"
 
 #include "base/util.h"
 
@@ -163,14 +165,27 @@ static void exchange(const mrail_moe_layer_t *layer,
                   layer->token, comm);
 }
 
-/* Waits as long as the experts of this rank need for their tokens. */
+int mrail_bench_moe_has_kernel(const mrail_moe_layer_t *layer)
+{
+    return mrail_bench_buffer_has_kernels(
+        &layer->experts.buffers[MRAIL_MOE_DISPATCH]);
+}
+
+/* Takes as long as the experts of this rank need for their tokens. */
 static void compute(const mrail_moe_layer_t *layer, unsigned token_ns)
 {
     uint64_t ns = layer->experts.tokens * token_ns;
     struct timespec left = {(time_t)(ns / 1000000000u),
                             (long)(ns % 1000000000u)};
 
-    while (ns > 0 && nanosleep(&left, &left) != 0 && errno == EINTR) {
+    if (ns == 0) {
+        return;
+    }
+    if (mrail_bench_moe_has_kernel(layer)) {
+        mrail_bench_kernels_run(ns);
+        return;
+    }
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
     }
 }
 

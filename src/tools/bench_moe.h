@@ -58,6 +58,10 @@ typedef struct mrail_moe_run {
     int data_ok;
 } mrail_moe_run_t;
 
+/* Returns 1 if a kernel replaces the computation of the experts, and 0 if the
+ * host waits. Needs the buffers. */
+int mrail_bench_moe_has_kernel(const mrail_moe_layer_t *layer);
+
 /* Prints the rows or objects of the modes. Sorts their times. */
 void mrail_bench_moe_show(mrail_moe_run_t *run);
 void mrail_bench_moe_show_header(const mrail_moe_run_t *run);

@@ -106,6 +106,9 @@ static void print_json(const mrail_moe_run_t *run, int which,
     mrail_json_real(&json, "capacity", moe->capacity, 6);
     mrail_json_uint(&json, "seed", moe->seed);
     mrail_json_string(&json, "memory", mrail_bench_memory(options));
+    mrail_json_string(&json, "computation",
+                      mrail_bench_moe_has_kernel(&run->layer) ? "kernel"
+                                                              : "wait");
     mrail_json_bool(&json, "plan", which == MRAIL_MOE_PLANNED);
     mrail_json_uint(&json, "iterations", run->num_steps);
     json_phases(&json, figures);

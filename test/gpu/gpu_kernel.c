@@ -377,6 +377,27 @@ static int test_imported(void)
     return 0;
 }
 
+/* A kernel takes at least its time. The upper bound only shows that it ends. */
+static int test_wait(void)
+{
+    static const uint64_t times_ns[] = {0, 1, 200000, 20000000};
+    CUcontext ctx;
+
+    CHECK(begin(0, &ctx) == 0);
+    for (unsigned i = 0; i < sizeof(times_ns) / sizeof(times_ns[0]); ++i) {
+        mrail_kernel_wait_t args = {times_ns[i]};
+        mrail_ns_t begin_ns = mrail_clock_now(), took_ns;
+
+        CU(launch(module, "mrail_kernel_wait", 1 + i, NULL, &args));
+        CU(cuCtxSynchronize());
+        took_ns = mrail_clock_now() - begin_ns;
+        CHECK(took_ns >= times_ns[i]);
+        CHECK(took_ns < 10 * MRAIL_NS_PER_SEC);
+    }
+    CU(cuCtxDestroy(ctx));
+    return 0;
+}
+
 int main(void)
 {
     static const gpu_case_t cases[] = {
@@ -387,6 +408,7 @@ int main(void)
         {"blocks wait for each other", test_blocks_wait},
         {"devices and the host wait for each other", test_devices_wait},
         {"memory that is freed after a kernel", test_freed},
+        {"a kernel of a given time", test_wait},
         {"an illegal address", test_illegal}};
 
     if ((start_exporter() != 0) || (cuInit(0) != CUDA_SUCCESS)) {

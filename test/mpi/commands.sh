@@ -201,7 +201,7 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
             paste -sd " "' sh $plain
     expect_run 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
     expect_run 'bench moe --json' 0 \
-        '"tokens": 64, "hidden": 8, "experts": 8, "top_k": 3, "skew": 0.9, "capacity": 1.1, .*"plan": true, "iterations": 3, "dispatch_s": [0-9.e-]+, .*"block_speedup": [0-9.]+, .*"planned": null, .*"dropped": 0.[1-9][0-9]*, .*"data_ok": true}$' \
+        '"tokens": 64, "hidden": 8, "experts": 8, "top_k": 3, "skew": 0.9, "capacity": 1.1, .*"computation": "wait", "plan": true, "iterations": 3, "dispatch_s": [0-9.e-]+, .*"block_speedup": [0-9.]+, .*"planned": null, .*"dropped": 0.[1-9][0-9]*, .*"data_ok": true}$' \
         $plain moe --tokens 64 --hidden 8 --experts 8 --top-k 3 --skew 0.9 \
         --capacity 1.1 --token-ns 0 --iterations 3 --json
     expect_run 'bench moe without a plan' 0 \

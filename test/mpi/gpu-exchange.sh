@@ -113,13 +113,16 @@ bench 'device memory without a plan' 0 \
     alltoallv -np 8 --bind-rails --rate 100M --sizes 8m --hotspot 0.9 \
     --dst single --json --plan no
 moe="moe -np 8 --bind-rails --rate 200M --tokens 1k --skew 0.9 --iterations 2 --warmup 1
-    --token-ns 0 --json"
+    --token-ns 1000 --json"
 # shellcheck disable=SC2086 # word splitting is intended
 {
     bench 'an MoE layer in device memory' 0 \
-        '"memory": "device", "plan": true.*"planned": \(1\|0.[3-9]\).*"data_ok": true' $moe
+        '"memory": "device", "computation": "kernel", "plan": true.*"planned": \(1\|0.[3-9]\).*"data_ok": true' $moe
     expect 'without a plan, nothing takes a relay' "$tmp/out" \
         '"plan": false.*"relayed": 0.0000.*"data_ok": true'
+    # Expert 0 processes some 0.92 of 1024 tokens.
+    expect 'the kernel takes its time' "$tmp/out" \
+        '"compute_s": 0\.\(0009[2-9]\|00[1-9]\|0[1-9]\|[1-9]\)'
     bench 'an MoE layer with a wrong byte' 1 'dispatch: wrong data from rank' \
         $moe --tokens 64 --self-test-corrupt
 }
