@@ -4,7 +4,10 @@
  * plan or relays, and every byte takes the direct path. Otherwise, MPI reports
  * an out-of-memory error on that rank.
  *
- *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST
+ *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST [CALLS]
+ *
+ * CALLS is alltoallv (default) or other: persistent, neighbourhood and gathering
+ * exchanges.
  *
  * For n = FIRST, FIRST + 1, ..., the program runs exchanges on a new
  * communicator in which the rank's n-th allocation request fails. It stops when
@@ -14,6 +17,7 @@
 #include "config.h"
 #include "mpi_test.h"
 
+#include "persistent.h"
 #include "scarce_shim.h"
 #include "tools/bench_coll.h"
 
@@ -28,7 +32,14 @@ static unsigned (*disarm)(void);
 static int rank, size;
 static mrail_bench_coll_t coll;
 
-typedef enum how { PLAIN, IN_PLACE, LATER } how_t;
+typedef enum how {
+    PLAIN,
+    IN_PLACE,
+    LATER,
+    STARTED,   /* a persistent request, started twice */
+    NEIGHBORS, /* MPI_Neighbor_alltoallv; all ranks are neighbours */
+    GATHER     /* MPI_Allgatherv */
+} how_t;
 
 typedef struct call {
     how_t how;
@@ -37,17 +48,31 @@ typedef struct call {
     int hot;
 } call_t;
 
-static const call_t calls[] = {
+#define NUM_CALLS 5
+static const call_t alltoallv_calls[NUM_CALLS] = {
     {PLAIN, 0}, {PLAIN, 0}, {PLAIN, 1}, {IN_PLACE, -1}, {LATER, 2}};
-#define NUM_CALLS (sizeof(calls) / sizeof(*calls))
+static const call_t other_calls[NUM_CALLS] = {
+    {NEIGHBORS, 0}, {GATHER, 0}, {STARTED, 0}, {GATHER, 1}, {NEIGHBORS, 1}};
+static const call_t *calls = alltoallv_calls;
 
-static int bytes_of(int hot, int from, int to)
+static int bytes_of(const call_t *call, int from, int to)
 {
+    int hot = call->hot;
+
+    if (call->how == GATHER) {
+        return (from == hot) ? BYTES / 2 : BYTES / 100;
+    }
     if (hot < 0 || from == hot % size) {
         hot = from + size / 2;
     }
     return (from != to && to == hot % size) ? BYTES / 2
                                             : BYTES / 2 / (size - 1);
+}
+
+/* All ranks receive the same message if they gather. */
+static uint64_t seed_of(how_t how, int from, int to)
+{
+    return mt_seed(from, (how == GATHER) ? 0 : to, (uint64_t)how);
 }
 
 typedef struct side {
@@ -64,15 +89,15 @@ static void side_init(side_t *side, const call_t *call, int is_out)
     side->counts = mt_alloc(sizeof(int) * 2 * (size_t)size);
     side->displs = side->counts + size;
     for (int i = 0; i < size; ++i) {
-        side->counts[i] = is_out ? bytes_of(call->hot, rank, i)
-                                 : bytes_of(call->hot, i, rank);
+        side->counts[i] =
+            is_out ? bytes_of(call, rank, i) : bytes_of(call, i, rank);
         side->displs[i] = total;
         total += side->counts[i];
     }
     side->buffer = mt_alloc((size_t)total);
     for (int i = 0; i < size; ++i) {
         mt_fill(side->buffer + side->displs[i], (size_t)side->counts[i],
-                mt_seed(rank, i, (uint64_t)call->how));
+                seed_of(call->how, rank, i));
     }
 }
 
@@ -82,31 +107,75 @@ static void side_cleanup(side_t *side)
     free(side->buffer);
 }
 
+/* Completes a request. */
+static int complete(int ret, MPI_Request *request)
+{
+    return (ret == MPI_SUCCESS) ? MPI_Wait(request, MPI_STATUS_IGNORE) : ret;
+}
+
+/* Creates a persistent request and starts it twice. */
+static int exchange_started(MPI_Comm comm, const side_t *out, const side_t *in)
+{
+    int ret = MPI_SUCCESS;
+#ifdef MT_HAS_PERSISTENT
+    MPI_Request request;
+
+    ret = MPI_Alltoallv_init(out->buffer, out->counts, out->displs, MPI_BYTE,
+                             in->buffer, in->counts, in->displs, MPI_BYTE, comm,
+                             MPI_INFO_NULL, &request);
+    for (int i = 0; i < 2 && ret == MPI_SUCCESS; ++i) {
+        ret = complete(MPI_Start(&request), &request);
+    }
+    if (ret == MPI_SUCCESS) {
+        MPI_Request_free(&request);
+    }
+#else
+    ret = MPI_Alltoallv(out->buffer, out->counts, out->displs, MPI_BYTE,
+                        in->buffer, in->counts, in->displs, MPI_BYTE, comm);
+#endif
+    return ret;
+}
+
+/* `comm` has all ranks as neighbours, in the order of their ranks. */
+static int exchange_by(MPI_Comm comm, how_t how, const side_t *out,
+                       const side_t *in)
+{
+    MPI_Request request;
+
+    switch (how) {
+    case LATER:
+        return complete(MPI_Ialltoallv(out->buffer, out->counts, out->displs,
+                                       MPI_BYTE, in->buffer, in->counts,
+                                       in->displs, MPI_BYTE, comm, &request),
+                        &request);
+    case STARTED:
+        return exchange_started(comm, out, in);
+    case NEIGHBORS:
+        return MPI_Neighbor_alltoallv(out->buffer, out->counts, out->displs,
+                                      MPI_BYTE, in->buffer, in->counts,
+                                      in->displs, MPI_BYTE, comm);
+    case GATHER:
+        return MPI_Allgatherv(out->buffer, out->counts[0], MPI_BYTE, in->buffer,
+                              in->counts, in->displs, MPI_BYTE, comm);
+    default:
+        return MPI_Alltoallv((how == IN_PLACE) ? MPI_IN_PLACE : out->buffer,
+                             out->counts, out->displs, MPI_BYTE, in->buffer,
+                             in->counts, in->displs, MPI_BYTE, comm);
+    }
+}
+
 /* Returns an MPI error code, or -1 if a byte is wrong. */
 static int exchange(MPI_Comm comm, const call_t *call)
 {
-    const void *send;
     side_t out, in;
     int ret;
 
     side_init(&out, call, 1);
     side_init(&in, call, 0);
-    send = (call->how == IN_PLACE) ? MPI_IN_PLACE : out.buffer;
-    if (call->how == LATER) {
-        MPI_Request request;
-
-        ret = MPI_Ialltoallv(send, out.counts, out.displs, MPI_BYTE, in.buffer,
-                             in.counts, in.displs, MPI_BYTE, comm, &request);
-        if (ret == MPI_SUCCESS) {
-            ret = MPI_Wait(&request, MPI_STATUS_IGNORE);
-        }
-    } else {
-        ret = MPI_Alltoallv(send, out.counts, out.displs, MPI_BYTE, in.buffer,
-                            in.counts, in.displs, MPI_BYTE, comm);
-    }
+    ret = exchange_by(comm, call->how, &out, &in);
     for (int i = 0; i < size && ret == MPI_SUCCESS; ++i) {
         if (!mt_check(in.buffer + in.displs[i], (size_t)in.counts[i],
-                      mt_seed(i, rank, (uint64_t)call->how))) {
+                      seed_of(call->how, i, rank))) {
             ret = -1;
         }
     }
@@ -129,6 +198,33 @@ static uint64_t num_planned(void)
     return values[MRAIL_BENCH_COLL_PLANNED_CALLS];
 }
 
+static MPI_Comm dup_plain(void)
+{
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    return comm;
+}
+
+/* Returns a communicator in which all ranks are neighbours, and whose starts are
+ * in order. */
+static MPI_Comm dup_graph(void)
+{
+    int *all = mt_alloc(sizeof(int) * (size_t)size);
+    MPI_Comm graph, comm;
+
+    for (int i = 0; i < size; ++i) {
+        all[i] = i;
+    }
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, size, all, MPI_UNWEIGHTED,
+                                   size, all, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
+                                   &graph);
+    comm = mt_dup_ordered(graph);
+    MPI_Comm_free(&graph);
+    free(all);
+    return comm;
+}
+
 /* Performs all calls. Returns the number of planned calls. */
 static unsigned all_calls(unsigned n)
 {
@@ -137,7 +233,7 @@ static unsigned all_calls(unsigned n)
     MPI_Comm comm;
     int length;
 
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    comm = (calls == other_calls) ? dup_graph() : dup_plain();
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     for (unsigned i = 0; i < NUM_CALLS; ++i) {
         int ret = exchange(comm, &calls[i]);
@@ -159,6 +255,9 @@ int main(int argc, char **argv)
     unsigned first = (argc > 2) ? (unsigned)atoi(argv[2]) : 1, n;
     int is_over = 0;
 
+    if (argc > 3 && strcmp(argv[3], "other") == 0) {
+        calls = other_calls;
+    }
     MPI_Init(&argc, &argv);
     rank = mt_rank(MPI_COMM_WORLD);
     size = mt_size(MPI_COMM_WORLD);

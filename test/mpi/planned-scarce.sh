@@ -17,6 +17,7 @@ relays='--bind-rails --mca coll_mrail_relay_threshold 1000 --mca coll_mrail_rela
     --mca coll_mrail_copy_bandwidth 1000000000000'
 options=${MRAIL_TEST_RUN-}
 number=0
+calls=alltoallv
 
 # job FIRST: fails one allocation after another, beginning with number FIRST,
 # until a job ends or no allocations remain.
@@ -26,7 +27,7 @@ job()
     session=$base-$number # a session outlives its processes for a moment
     # shellcheck disable=SC2016 # expanded in the environment of the rank
     launch "$np" -- sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' "$shim" \
-        "$build/mpi_scarce" "$rank" "$1" >"$tmp/out" 2>&1 || true
+        "$build/mpi_scarce" "$rank" "$1" "$calls" >"$tmp/out" 2>&1 || true
     sed -n 's/^# request \([0-9]*\): \([0-9]*\) calls planned/\1 \2/p' "$tmp/out" \
         >>"$tmp/requests"
 }
