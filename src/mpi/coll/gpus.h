@@ -54,8 +54,9 @@ void mca_coll_mrail_gpus_set(mca_coll_mrail_gpus_t *gpus);
 int mca_coll_mrail_gpus_add(const mca_coll_mrail_gpus_t *gpus, uint32_t rank,
                             double other, mrail_plan_topo_t *topo);
 
-/* Returns 1 if the records list demands, and all of them are between device
- * memory that other processes of the node can copy. */
+/* Returns 1 if the records contain at least one demand, and each demand is from
+ * one device buffer to another. Other processes of the node can copy these
+ * buffers. */
 int mca_coll_mrail_gpus_serve(const mca_coll_mrail_records_t *records);
 
 #endif

@@ -1,11 +1,10 @@
 /*
  * The bytes that a plan sends through each uplink of the leaf switches, if the
  * switches have port rules. The plan chooses the rail. Within a rail, lanes
- * carry equal parts. If the topology file lists the uplinks one by one, lanes
- * carry parts in proportion to their uplinks. The source port of a lane selects
- * the uplink. The functions are pure.
- *
- * A NIC with fewer lanes than uplinks uses only num_lanes of them.
+ * carry equal parts or, if the topology file lists the uplinks one by one, parts
+ * in proportion to the rates of their uplinks. The source port of a lane selects
+ * the uplink. A NIC with fewer lanes than uplinks uses as many uplinks as it has
+ * lanes.
  */
 #ifndef MRAIL_MPI_COLL_UPLINKS_H
 #define MRAIL_MPI_COLL_UPLINKS_H
