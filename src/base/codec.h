@@ -77,11 +77,6 @@ static inline uint16_t mrail_get_u16(mrail_reader_t *r)
     return (uint16_t)mrail_get_be(r, 2);
 }
 
-static inline uint32_t mrail_get_u24(mrail_reader_t *r)
-{
-    return (uint32_t)mrail_get_be(r, 3);
-}
-
 static inline uint32_t mrail_get_u32(mrail_reader_t *r)
 {
     return (uint32_t)mrail_get_be(r, 4);
@@ -134,11 +129,6 @@ static inline void mrail_put_u8(mrail_writer_t *w, uint8_t v)
 static inline void mrail_put_u16(mrail_writer_t *w, uint16_t v)
 {
     mrail_put_be(w, v, 2);
-}
-
-static inline void mrail_put_u24(mrail_writer_t *w, uint32_t v)
-{
-    mrail_put_be(w, v, 3);
 }
 
 static inline void mrail_put_u32(mrail_writer_t *w, uint32_t v)

@@ -112,16 +112,3 @@ size_t mrail_pool_bytes(const mrail_pool_t *pool)
 {
     return (size_t)pool->num_elems * pool->params.elem_size;
 }
-
-void *mrail_pool_priv(const mrail_pool_t *pool, const void *elem)
-{
-    const mrail_pool_chunk_t *chunk;
-
-    for (chunk = pool->chunks; chunk != NULL; chunk = chunk->next) {
-        if (((const char *)elem >= chunk->base) &&
-            ((const char *)elem < chunk->base + chunk->length)) {
-            return chunk->priv;
-        }
-    }
-    return NULL;
-}

@@ -46,9 +46,6 @@ int mrail_pool_grow(mrail_pool_t *pool);
 /* Returns the total size of all chunks in bytes. */
 size_t mrail_pool_bytes(const mrail_pool_t *pool);
 
-/* Returns the `priv` that chunk_init set for the chunk of `elem`. */
-void *mrail_pool_priv(const mrail_pool_t *pool, const void *elem);
-
 /* Returns an element, or NULL if the limit is reached or memory runs out. */
 static inline void *mrail_pool_get(mrail_pool_t *pool)
 {

@@ -128,10 +128,6 @@ typedef struct mrail_engine_attr {
 void mrail_engine_query(const mrail_engine_t *engine,
                         mrail_engine_attr_t *attr_p);
 
-/* index < num_rails */
-void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
-                             mrail_rail_attr_t *attr_p);
-
 /* The current state of a rail. Rates are in bytes per second. */
 typedef struct mrail_rail_now {
     unsigned index; /* index of the rail in the engine */

@@ -62,12 +62,6 @@ mrail_cuda_access_t mrail_engine_device_access(const mrail_engine_t *engine)
     return access;
 }
 
-void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
-                             mrail_rail_attr_t *attr_p)
-{
-    *attr_p = engine->rails[index].attr;
-}
-
 static void mrail_rail_now(mrail_rail_t *rail, mrail_ns_t now_ns,
                            mrail_rail_now_t *now)
 {

@@ -106,11 +106,6 @@ unsigned sroce_cq_pending(const sroce_cq_t *cq)
     return cq->head - cq->tail;
 }
 
-void *sroce_cq_user(const sroce_cq_t *cq)
-{
-    return cq->user;
-}
-
 void sroce_cq_push(sroce_cq_t *cq, const struct ibv_wc *wc, int solicited)
 {
     const sroce_dev_ops_t *ops = &cq->dev->params.ops;

@@ -66,11 +66,6 @@ const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev)
     return &dev->cnt;
 }
 
-sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev)
-{
-    return &dev->cnt;
-}
-
 sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn)
 {
     uint32_t idx = qpn - dev->params.qpn_base;

@@ -133,11 +133,6 @@ enum ibv_qp_state sroce_qp_state(const sroce_qp_t *qp)
     return qp->state;
 }
 
-void *sroce_qp_user(const sroce_qp_t *qp)
-{
-    return qp->user;
-}
-
 /* ---- Events ---- */
 
 void sroce_qp_event(sroce_qp_t *qp, enum ibv_event_type type)

@@ -163,8 +163,3 @@ int sroce_srq_post_recv(sroce_srq_t *srq, struct ibv_recv_wr *wr,
 {
     return sroce_rq_post(&srq->rq, wr, bad_wr);
 }
-
-void *sroce_srq_user(const sroce_srq_t *srq)
-{
-    return srq->user;
-}

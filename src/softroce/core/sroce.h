@@ -9,7 +9,7 @@
  * sroce_qp_pull). Callbacks report events (sroce_dev_ops_t). The owner
  * serialises all calls on a device and its objects; different devices are
  * independent. A callback runs inside the call that triggered it, and must not
- * call the core, except for sroce_*_user() and sroce_qp_num().
+ * call the core, except for sroce_qp_num().
  *
  * Functions that return int return 0 or a positive errno value, as verbs do.
  * IPv4 addresses are in network byte order, everything else in host byte order.
@@ -125,9 +125,6 @@ void sroce_dev_destroy(sroce_dev_t *dev);
  * delay. */
 void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
-/* Returns the counters, to which the owner may add under the same
- * serialisation. */
-sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
 
 /*
  * Runs the timers that have expired by `now_ns`. Returns the time of the next
@@ -343,9 +340,6 @@ unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth);
 
 uint32_t sroce_qp_num(const sroce_qp_t *qp);
 enum ibv_qp_state sroce_qp_state(const sroce_qp_t *qp);
-void *sroce_qp_user(const sroce_qp_t *qp);
-void *sroce_cq_user(const sroce_cq_t *cq);
-void *sroce_srq_user(const sroce_srq_t *srq);
 /* Looks up a QP by number. Returns NULL if there is none. */
 sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn);
 
