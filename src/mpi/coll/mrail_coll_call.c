@@ -97,7 +97,12 @@ int mca_coll_mrail_serve(mca_coll_mrail_module_t *module,
     if (ret == OMPI_SUCCESS) {
         ret = mca_coll_mrail_op_wait(op);
     }
+    /* Both change in blocking calls only, because nonblocking ops set `away` at
+     * different times on different ranks. */
     module->agreed_away = module->away;
+    if (module->away != NULL) {
+        module->is_pairwise_known = 1; /* there are no pairwise exchanges */
+    }
     return ret;
 }
 

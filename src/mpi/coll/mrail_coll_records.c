@@ -47,8 +47,10 @@ static void announce_rail(mca_coll_mrail_module_t *module, unsigned k,
                           const uct_mrail_rail_t *now)
 {
     mca_coll_mrail_rail_rate_t *rail = &module->rails[k], last = *rail;
-    double port = MRAIL_MIN((double)mca_coll_mrail_settings.rail_bandwidth,
-                            MRAIL_PLAN_MAX_CAPACITY);
+    double port =
+        now->is_up ? MRAIL_MIN((double)mca_coll_mrail_settings.rail_bandwidth,
+                               MRAIL_PLAN_MAX_CAPACITY)
+                   : 0;
     const mrail_topo_port_t *limit = &module->topology->limits[k];
     double out = 0, in = 0;
 

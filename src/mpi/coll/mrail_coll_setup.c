@@ -205,7 +205,6 @@ mca_coll_mrail_step_t mca_coll_mrail_step_back_off(mca_coll_mrail_op_t *op,
                                                    const char *reason)
 {
     op->module->away = reason;
-    op->module->is_pairwise_known = 1; /* there are no pairwise exchanges */
     mca_coll_mrail_log_away(op->module);
     release(op->module);
     return mca_coll_mrail_pass(op);
