@@ -191,6 +191,16 @@ test_record_exchange_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
 test_record_exchange_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=realloc
 test_record_exchange_LDADD = libmrail-coll.la $(TEST_LIBS) $(MPI_LIBS) \
     -lopen-pal -lm
+check_PROGRAMS += test_shadow
+TESTS += test_shadow
+test_shadow_SOURCES = test/mpi/test_shadow.c src/mpi/coll/shadow.c \
+    src/mpi/coll/shadow.h src/mpi/coll/args.c src/mpi/coll/args.h \
+    src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
+    src/mpi/coll/copy.c src/mpi/coll/copy.h
+test_shadow_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
+test_shadow_CFLAGS = $(MPI_TEST_CFLAGS) $(CMOCKA_CFLAGS)
+test_shadow_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=mrail_cuda_recognise
+test_shadow_LDADD = libmrail-cuda.la $(TEST_LIBS) $(MPI_LIBS) -lopen-pal
 endif
 endif
 

@@ -49,13 +49,12 @@ region_of(const mca_coll_mrail_dt_segment_t *segment)
 }
 
 /* Joins the regions of an allocation that overlap or touch. Datatypes with gaps
- * often interleave the data of several ranks. */
+ * often interleave the data of several ranks. The regions are sorted. */
 static void join_regions(mca_coll_mrail_shadow_t *shadow)
 {
     mca_coll_mrail_region_t *regions = shadow->regions;
     unsigned last = 0;
 
-    qsort(regions, shadow->num_regions, sizeof(*regions), compare_regions);
     for (unsigned i = 1; i < shadow->num_regions; ++i) {
         mca_coll_mrail_region_t *region = &regions[last];
         char *end = region->first + region->bytes;
@@ -79,21 +78,73 @@ static int refuse(const mca_coll_mrail_region_t *region, const char *reason)
     return MPI_ERR_BUFFER;
 }
 
-/* Sets the base of a region. `range` is the allocation that the last call
- * found. */
-static int find_base(mca_coll_mrail_region_t *region, mrail_cuda_range_t *range)
-{
-    uint64_t first = (uintptr_t)region->first;
-    int ret;
+/* Determines the kind of memory of the regions of a shadow. */
+typedef struct scan {
+    mca_coll_mrail_shadow_t *shadow;
+    mrail_cuda_range_t range; /* the memory that the last region is in */
+    int has_host;             /* 1 if some region is host memory */
+} scan_t;
 
-    if (range->memory == MRAIL_CUDA_HOST || first < range->base ||
-        first + region->bytes > range->base + range->size) {
-        ret = mrail_cuda_recognise(region->first, region->bytes, range);
-        if (ret < 0) {
-            return refuse(region, mrail_cuda_range_text(ret));
-        }
+/* Looks up the memory of a region, unless the last region was in the same
+ * allocation. Returns 0, -EFAULT or -ERANGE. */
+static int look(scan_t *scan, const mca_coll_mrail_region_t *region)
+{
+    const mrail_cuda_range_t *last = &scan->range;
+    uint64_t first = (uintptr_t)region->first;
+
+    return (last->memory != MRAIL_CUDA_HOST && first >= last->base &&
+            first + region->bytes <= last->base + last->size)
+               ? 0
+               : mrail_cuda_recognise(region->first, region->bytes,
+                                      &scan->range);
+}
+
+/* Returns the number of regions from `regions[0]` on that overlap or touch, and
+ * sets *all_p to their union. */
+static unsigned touching(const mca_coll_mrail_region_t *regions, unsigned num,
+                         mca_coll_mrail_region_t *all_p)
+{
+    char *end = regions[0].first + regions[0].bytes;
+    unsigned i = 1;
+
+    for (; i < num && regions[i].first <= end; ++i) {
+        end = MRAIL_MAX(end, regions[i].first + regions[i].bytes);
     }
-    region->base = range->base;
+    *all_p = (mca_coll_mrail_region_t){
+        .first = regions[0].first, .bytes = (size_t)(end - regions[0].first)};
+    return i;
+}
+
+/* Sets the base of `num` regions whose union is `all`, and updates the shadow.
+ * Calls of the driver are slow, so the function first looks up all regions
+ * together, and only if this fails each of them. */
+static int find_bases(scan_t *scan, mca_coll_mrail_region_t *regions,
+                      unsigned num, const mca_coll_mrail_region_t *all)
+{
+    mca_coll_mrail_shadow_t *shadow = scan->shadow;
+    int ret = look(scan, all);
+
+    if (ret < 0 && num == 1) {
+        return refuse(all, mrail_cuda_range_text(ret));
+    }
+    if (ret < 0) {
+        ret = OMPI_SUCCESS;
+        for (unsigned i = 0; i < num && ret == OMPI_SUCCESS; ++i) {
+            ret = find_bases(scan, &regions[i], 1, &regions[i]);
+        }
+        return ret;
+    }
+    if (scan->range.memory == MRAIL_CUDA_HOST) {
+        scan->has_host = 1;
+    } else {
+        shadow->gpu = (!shadow->is_device || shadow->gpu == scan->range.device)
+                          ? scan->range.device
+                          : -1;
+        shadow->is_device = 1;
+    }
+    for (unsigned i = 0; i < num; ++i) {
+        regions[i].base = scan->range.base;
+    }
     return OMPI_SUCCESS;
 }
 
@@ -121,39 +172,44 @@ static int check_host(const mca_coll_mrail_region_t *region)
                         "neither host memory nor device memory; was it freed?");
 }
 
-static int shadow_init(mca_coll_mrail_shadow_t *shadow,
-                       const mca_coll_mrail_args_side_t *args)
+/* Lists the regions of all nonempty blocks, by address. Returns OMPI_SUCCESS or
+ * MPI_ERR_NO_MEM. */
+static int list_regions(mca_coll_mrail_shadow_t *shadow,
+                        const mca_coll_mrail_args_side_t *args)
 {
-    mrail_cuda_range_t range = {.memory = MRAIL_CUDA_HOST};
-    unsigned num_host = 0;
-    int ret = OMPI_SUCCESS;
-
     shadow->regions =
         calloc((size_t)args->num_peers + 1, sizeof(*shadow->regions));
     if (shadow->regions == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    for (int i = 0; i < args->num_peers && ret == OMPI_SUCCESS; ++i) {
-        mca_coll_mrail_region_t *region = &shadow->regions[shadow->num_regions];
+    for (int i = 0; i < args->num_peers; ++i) {
         mca_coll_mrail_dt_segment_t segment;
 
         mca_coll_mrail_args_block(args, i, &segment);
         if (segment.bytes > 0) {
-            *region = region_of(&segment);
-            ret = find_base(region, &range);
-            if (region->base != 0) {
-                shadow->gpu =
-                    (!shadow->is_device || shadow->gpu == range.device)
-                        ? range.device
-                        : -1;
-                shadow->is_device = 1;
-            }
-            num_host += region->base == 0;
+            shadow->regions[shadow->num_regions++] = region_of(&segment);
             shadow->has_gaps |= segment.first == NULL;
-            ++shadow->num_regions;
         }
     }
-    shadow->is_mixed = shadow->is_device && num_host > 0;
+    qsort(shadow->regions, shadow->num_regions, sizeof(*shadow->regions),
+          compare_regions);
+    return OMPI_SUCCESS;
+}
+
+static int shadow_init(mca_coll_mrail_shadow_t *shadow,
+                       const mca_coll_mrail_args_side_t *args)
+{
+    scan_t scan = {.shadow = shadow, .range = {.memory = MRAIL_CUDA_HOST}};
+    int ret = list_regions(shadow, args);
+    mca_coll_mrail_region_t *regions = shadow->regions, all;
+    unsigned num;
+
+    for (unsigned i = 0; i < shadow->num_regions && ret == OMPI_SUCCESS;
+         i += num) {
+        num = touching(&regions[i], shadow->num_regions - i, &all);
+        ret = find_bases(&scan, &regions[i], num, &all);
+    }
+    shadow->is_mixed = shadow->is_device && scan.has_host;
     if (ret == OMPI_SUCCESS && shadow->num_regions > 0) {
         join_regions(shadow);
         ret = check_host(&shadow->regions[0]);
