@@ -659,7 +659,23 @@ static void test_all_bytes_are_sent_once(void **state)
     assert_true(relayed > 1000000000u);
 }
 
-/* After the records have changed, there is no plan until planning succeeds
+/* Makes the schedule of rank 0, which must be refused for this reason, and must
+ * hold for later calls with the same records. */
+static void make_refused(job_t *job, const char *reason)
+{
+    mca_coll_mrail_schedule_t *schedule = job->schedule[0];
+
+    assert_int_equal(mca_coll_mrail_schedule_make(schedule, records_of(job)),
+                     0);
+    assert_non_null(schedule->forecast.refusal);
+    assert_string_equal(schedule->forecast.refusal, reason);
+    assert_false(schedule->forecast.is_gain);
+    assert_true(schedule->num_sends + schedule->num_recvs == 0);
+    assert_true(schedule->num_flows == 0 && schedule->relayed == 0);
+    assert_true(mca_coll_mrail_schedule_fit(schedule, records_of(job)));
+}
+
+/* After the records have changed, there is no plan until a demand has a path
  * again. */
 static void test_no_plan(void **state)
 {
@@ -680,16 +696,38 @@ static void test_no_plan(void **state)
         /* All rails of the first node are down. */
         set_rail(record_of(&job, i), 0);
     }
-    assert_true(
-        mca_coll_mrail_schedule_make(job.schedule[0], records_of(&job)) < 0);
+    make_refused(&job, "a demand has no path");
     for (unsigned i = 0; i < 4; ++i) {
         set_rail(record_of(&job, i), 50000000);
     }
+    assert_false(
+        mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
     assert_int_equal(
         mca_coll_mrail_schedule_make(job.schedule[0], records_of(&job)), 0);
+    assert_null(job.schedule[0]->forecast.refusal);
     mca_coll_mrail_schedule_discard_warm_start(job.schedule[0]);
     assert_false(
         mca_coll_mrail_schedule_fit(job.schedule[0], records_of(&job)));
+    job_cleanup(&job);
+}
+
+/* A plan whose relays need more memory than ranks may use is made only once. */
+static void test_small_relay_memory(void **state)
+{
+    mca_coll_mrail_rank_entry_t entries[8];
+    mrail_rng_t rng;
+    job_t job;
+
+    mrail_rng_init(&rng, 3);
+    fill_rank_entries(entries, 2, 4, 4);
+    job_init(&job, entries, 8);
+    do {
+        draw_records(&job, &rng);
+        assert_int_equal(
+            mca_coll_mrail_schedule_make(job.schedule[0], records_of(&job)), 0);
+    } while (job.schedule[0]->num_flows == 0);
+    job.topologies[0]->params.relay_memory = 4096;
+    make_refused(&job, "coll_mrail_relay_memory is too small");
     job_cleanup(&job);
 }
 
@@ -1023,6 +1061,7 @@ int main(void)
         cmocka_unit_test(test_inflight_limit),
         cmocka_unit_test(test_all_bytes_are_sent_once),
         cmocka_unit_test(test_no_plan),
+        cmocka_unit_test(test_small_relay_memory),
         cmocka_unit_test(test_views_of_a_rail),
         cmocka_unit_test(test_live_capacities),
         cmocka_unit_test(test_same_capacities),

@@ -76,6 +76,7 @@ void mca_coll_mrail_explain(const mca_coll_mrail_module_t *module)
              time_text(forecast->unplanned, unplanned));
     mca_coll_mrail_log(module,
                        forecast->is_gain     ? "planned"
+                       : forecast->refusal   ? forecast->refusal
                        : forecast->is_device ? "device memory without a plan"
                        : forecast->is_deferred
                            ? "plans have not yet repaid the time to make one"

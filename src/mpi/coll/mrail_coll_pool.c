@@ -90,16 +90,8 @@ mca_coll_mrail_step_t mca_coll_mrail_need_pool(mca_coll_mrail_op_t *op)
     }
     if (mca_coll_mrail_pool_shape(module->topology, schedule->max_channels,
                                   is_device(module), &wanted) < 0) {
-        if (is_device(module)) {
-            return refuse_devices(op, "coll_mrail_relay_memory is too small");
-        }
-        mca_coll_mrail_schedule_discard_warm_start(module->schedule);
-        if (mca_coll_mrail_settings.verbose > 1) {
-            mca_coll_mrail_log(module, "left to Open MPI",
-                               "coll_mrail_relay_memory is too small for the "
-                               "relays of this exchange");
-        }
-        return mca_coll_mrail_pass(op);
+        /* A schedule in host memory fits. */
+        return refuse_devices(op, "coll_mrail_relay_memory is too small");
     }
     if (pool->relay != NULL && wanted.in_slots <= pool->shape.in_slots) {
         return mca_coll_mrail_go(op);

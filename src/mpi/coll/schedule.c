@@ -4,6 +4,7 @@
 #include "base/grow.h"
 #include "base/util.h"
 #include "mpi/coll/plan_cost.h"
+#include "mpi/coll/pool_shape.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -284,6 +285,32 @@ static int may_gain(mca_coll_mrail_schedule_t *schedule)
     return !forecast->is_deferred;
 }
 
+static void clear_entries(mca_coll_mrail_schedule_t *schedule)
+{
+    schedule->num_sends = schedule->num_recvs = schedule->num_flows = 0;
+    schedule->relayed = 0;
+}
+
+/* Rejects the plan. The schedule stays valid, so that the next call with the
+ * same demands does not make the plan again. */
+static void refuse_plan(mca_coll_mrail_schedule_t *schedule, const char *reason)
+{
+    clear_entries(schedule);
+    schedule->forecast.is_gain = 0;
+    schedule->forecast.refusal = reason;
+}
+
+/* Returns 1 if the relays of the plan fit into the buffers in host memory. If
+ * buffers on GPUs do not fit, the caller makes a plan without GPUs. */
+static int fits_pool(const mca_coll_mrail_schedule_t *schedule)
+{
+    mrail_relay_shape_t shape;
+
+    return schedule->num_flows == 0 || schedule->is_on_devices ||
+           mca_coll_mrail_pool_shape(schedule->topology, schedule->max_channels,
+                                     0, &shape) == 0;
+}
+
 /* Plans the demands and cuts them into messages and flows. */
 static int make_plan(mca_coll_mrail_schedule_t *schedule)
 {
@@ -292,6 +319,10 @@ static int make_plan(mca_coll_mrail_schedule_t *schedule)
     int ret = mrail_plan_make(schedule->plan, schedule->demands,
                               schedule->num_demands, 0, NULL, 0);
 
+    if (ret == -EHOSTUNREACH) {
+        refuse_plan(schedule, "a demand has no path");
+        return 0;
+    }
     if (ret < 0) {
         return ret;
     }
@@ -305,6 +336,9 @@ static int make_plan(mca_coll_mrail_schedule_t *schedule)
     forecast->is_planned = 1;
     forecast->is_gain = schedule->topology->max_rails < 2 ||
                         is_gain(schedule, forecast->planned);
+    if (ret == 0 && !fits_pool(schedule)) {
+        refuse_plan(schedule, "coll_mrail_relay_memory is too small");
+    }
     return ret;
 }
 
@@ -321,12 +355,6 @@ static int any_device(const mca_coll_mrail_schedule_t *schedule)
             mca_coll_mrail_records_get(&schedule->records, i));
     }
     return (flags & device) != 0;
-}
-
-static void clear_entries(mca_coll_mrail_schedule_t *schedule)
-{
-    schedule->num_sends = schedule->num_recvs = schedule->num_flows = 0;
-    schedule->relayed = 0;
 }
 
 /* Schedules all demands as direct messages. The transport splits them across

@@ -60,6 +60,8 @@ typedef struct mca_coll_mrail_forecast {
     double cost;    /* time to make the plan; the ranks agree on it */
     int is_planned; /* 1 if there is a plan */
     int is_gain;    /* 1 if the plan saves more time than it costs */
+    /* why no plan can be executed, although it would save time; else NULL */
+    const char *refusal;
     /* 1 if plans would have saved time, but so far less than a plan costs */
     int is_deferred;
     /* 1 if the exchange has no plan, because ranks have device memory */
