@@ -47,6 +47,7 @@ void fake_engine_quiet(void)
     fake_no_drain = fake_no_error_state = 0;
     fake_max_srq_wr = 512;
     fake_srq_unchecked = 0;
+    fake_removed = NULL;
     fake_failing_cq = NULL;
     fake_async_event = NULL;
     fake_now_ns = MRAIL_NS_PER_SEC;

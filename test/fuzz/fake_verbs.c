@@ -69,6 +69,7 @@ int fake_fork_safe;
 int fake_max_srq_wr = 512;
 int fake_srq_unchecked;
 size_t fake_object_bytes;
+const struct ibv_context *fake_removed;
 const struct ibv_cq *fake_failing_cq;
 const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
@@ -496,8 +497,13 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
                           int access)
 {
-    struct ibv_mr *mr = object(sizeof(*mr));
+    struct ibv_mr *mr = NULL;
 
+    if (pd->context == fake_removed) {
+        errno = EIO;
+    } else {
+        mr = object(sizeof(*mr));
+    }
     if (mr == NULL) {
         return NULL;
     }

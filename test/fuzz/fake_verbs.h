@@ -28,6 +28,9 @@ extern fake_port_t fake_ports[FAKE_DEVICES];
 /* Countdown to a failing call: 1 makes the next call fail, and 0 none. */
 extern unsigned fake_fail_in;
 
+/* A device that rejects registrations, as after its removal. NULL for none. */
+extern const struct ibv_context *fake_removed;
+
 /* A CQ for which ibv_poll_cq() fails, and an event that ibv_get_async_event()
  * returns once. NULL disables either. */
 extern const struct ibv_cq *fake_failing_cq;

@@ -216,9 +216,9 @@ static MPI_Comm dup_graph(void)
     for (int i = 0; i < size; ++i) {
         all[i] = i;
     }
-    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, size, all, MPI_UNWEIGHTED,
-                                   size, all, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
-                                   &graph);
+    /* The weights have no effect. */
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, size, all, all, size, all,
+                                   all, MPI_INFO_NULL, 0, &graph);
     comm = mt_dup_ordered(graph);
     MPI_Comm_free(&graph);
     free(all);

@@ -114,6 +114,39 @@ static void test_others_take_its_work(void **state)
     others_work(peer);
 }
 
+/* Memory that is registered after the loss of a device works on the other rails.
+ * Until the loss is known, a registration fails. */
+static void test_registers_without_it(void **state)
+{
+    static uint8_t later[64];
+    mrail_peer_t *peer = busy();
+    mrail_rail_t *rail = peer->lanes[1]->rail;
+    uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
+    mrail_iov_t iov = {.buffer = later, .length = sizeof(later)};
+    mrail_rkey_t *key;
+
+    fake_removed = rail->ctx;
+    assert_int_equal(mrail_mem_reg(engine, later, sizeof(later), &iov.mem),
+                     -EIO);
+    lose(rail);
+    assert_int_equal(mrail_mem_reg(engine, later, sizeof(later), &iov.mem), 0);
+    mrail_rkey_pack(iov.mem, packed);
+    assert_int_equal(mrail_rkey_unpack(packed, &key), 0);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        assert_int_equal(key->rkey[i] == 0, i == rail->index);
+    }
+    others_work(peer);
+    assert_int_equal(
+        mrail_ep_put_zcopy(mrail_list_head(&peer->eps, mrail_ep_t, peer_list),
+                           &iov, 1, 0x5000, key, NULL),
+        -EINPROGRESS);
+    while (!mrail_list_empty(&peer->ops)) {
+        work_without(rail);
+    }
+    mrail_rkey_release(key);
+    assert_int_equal(mrail_mem_dereg(iov.mem), 0);
+}
+
 /* A negative result of ibv_poll_cq() must count as the loss of the device,
  * because no posted request will then complete. */
 static void test_cq_cannot_be_polled(void **state)
@@ -282,6 +315,7 @@ int main(int argc, char **argv)
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_others_take_its_work),
+        TEST(test_registers_without_it),
         TEST(test_cq_cannot_be_polled),
         TEST(test_ud_cq_cannot_be_polled),
         TEST(test_cq_error),

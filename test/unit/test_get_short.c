@@ -156,6 +156,31 @@ static void test_lane_stalls(void **state)
     assert_int_equal(engine->chunks.num_used, 0);
 }
 
+/* A READ of a flush is in flight, and has the id of the GET. The call ends only
+ * the GET, which then must not write to the buffer of the caller. */
+static void test_after_put(void **state)
+{
+    uint64_t data = 1;
+    mrail_op_t *op;
+
+    assert_int_equal(mrail_ep_put_short(ep, &data, sizeof(data), 0x5000, rkey),
+                     0);
+    assert_int_equal(mrail_ep_flush(ep, &completions), -EINPROGRESS);
+    is_borrowed = 1;
+    get();
+    assert_int_equal(result, -EAGAIN);
+    mrail_list_for_each(op, &peer_of(0)->ops, mrail_op_t, list) {
+        assert_true((op->kind == MRAIL_OP_VISIBLE) || (op->unpack == NULL));
+    }
+    is_borrowed = 0;
+    completes = 1;
+    num_polls = 0;
+    progress();
+    progress();
+    assert_int_equal(engine->ops.num_used, 0);
+    assert_int_equal(completions.count, 1);
+}
+
 /* The control thread often waits for the lock. The call must not give up for
  * that reason, because the control thread can wait for one round trip. */
 static void test_borrower_waits(void **state)
@@ -169,9 +194,9 @@ int main(void)
 {
 #define TEST(_name) cmocka_unit_test_setup_teardown(_name, setup, cleanup)
     const struct CMUnitTest tests[] = {
-        TEST(test_succeeds),       TEST(test_lane_fails_in_callback),
-        TEST(test_lane_fails),     TEST(test_lane_stalls),
-        TEST(test_borrower_waits),
+        TEST(test_succeeds),   TEST(test_lane_fails_in_callback),
+        TEST(test_lane_fails), TEST(test_lane_stalls),
+        TEST(test_after_put),  TEST(test_borrower_waits),
     };
 #undef TEST
 

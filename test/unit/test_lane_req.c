@@ -207,6 +207,30 @@ static void test_epochs(void **state)
     }
 }
 
+/* The epochs repeat after many requests. A lane never has the epoch of the
+ * previous lane of its slot, whose late messages are dropped. */
+static void test_epochs_repeat(void **state)
+{
+    const mrail_ctl_msg_t *req;
+    mrail_peer_t *peer;
+    uint16_t epoch, next;
+
+    start(64);
+    connect_lanes(0, 1);
+    peer = peer_of(0);
+    next = (uint16_t)(engine->epoch + 1);
+    epoch = (uint16_t)((next << 1) | (engine->id > peer->id));
+    peer->prev_epochs[1] = (mrail_prev_epoch_t){.known = 1, .epoch = epoch};
+    sent.num_msgs = 0;
+    peer->requested_slots = 2;
+    mrail_ctl_work(peer);
+    run_control(0);
+    req = last(MRAIL_CTL_LANE_REQ);
+    assert_non_null(req);
+    assert_int_equal(req->lane.epoch, (uint16_t)(epoch + 2));
+    refuse(0, 1, req->seq, MRAIL_REASON_QP_BUDGET);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -220,6 +244,7 @@ int main(int argc, char **argv)
         TEST(test_earlier_epoch),
         TEST(test_next_epoch),
         TEST(test_epochs),
+        TEST(test_epochs_repeat),
     };
 
     if (argc > 1) {

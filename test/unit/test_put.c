@@ -525,6 +525,37 @@ static void test_buffered(void **state)
     progress();
 }
 
+/* The caller may release its key while a longer PUT is in flight, too. */
+static void test_replay_of_buffered(void **state)
+{
+    size_t length;
+    mrail_rkey_t copy = *rkey;
+    unsigned slot;
+
+    put(0, 1);
+    length = peer_of(0)->am_spread;
+    assert_int_equal(mrail_ep_put_bcopy(ep, pack, &length, 0x5000, rkey),
+                     length);
+    memset(rkey, 0xff, sizeof(*rkey));
+    mrail_rkey_release(rkey);
+    rkey = NULL;
+    assert_int_equal(num_writes, 2);
+    assert_true(writes[1].is_signalled);
+    slot = (writes[1].qp == lane_of(1)->qp);
+    mrail_failover_request(lane_of(slot), "test");
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    progress_engine();
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress_engine();
+    confirm_broken(0, slot, 0);
+    assert_true(num_writes > 2);
+    for (unsigned i = 2; i < num_writes; ++i) {
+        assert_ptr_equal(writes[i].qp, lane_of(!slot)->qp);
+        assert_int_equal(writes[i].key, copy.rkey[lane_of(!slot)->remote_rail]);
+    }
+    progress();
+}
+
 int main(void)
 {
 #define TEST(_name) cmocka_unit_test_setup_teardown(_name, setup, cleanup)
@@ -547,6 +578,7 @@ int main(void)
         TEST(test_peer_fails),
         TEST(test_eviction),
         TEST(test_buffered),
+        TEST(test_replay_of_buffered),
     };
 #undef TEST
 

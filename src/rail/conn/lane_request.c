@@ -155,15 +155,20 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
 }
 
 /* Returns the epoch of a new lane, which distinguishes its messages from late
- * messages of earlier lanes. The epochs of this end repeat after 32768
- * requests. The lowest bit distinguishes them from the epochs that the peer
- * chooses. */
-static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
+ * messages of earlier lanes. The epochs of this end repeat after 32768 requests
+ * to any peer, but the slot's previous epoch is skipped. The lowest bit
+ * distinguishes them from the epochs that the peer chooses. */
+static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer, unsigned slot)
 {
+    const mrail_prev_epoch_t *past = &peer->prev_epochs[slot];
     mrail_engine_t *engine = peer->engine;
+    uint16_t epoch;
 
-    ++engine->epoch;
-    return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+    do {
+        ++engine->epoch;
+        epoch = (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+    } while (past->known && (past->epoch == epoch));
+    return epoch;
 }
 
 /* Creates the QP of a lane, and requests the lane from the peer. Returns 0 or
@@ -199,7 +204,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         rail->no_qp_warned = 1;
         return (ret == -EAGAIN) ? -EIO : ret;
     }
-    lane->epoch = mrail_ctl_next_epoch(peer);
+    lane->epoch = mrail_ctl_next_epoch(peer, slot);
     lane->remote_rail = peer->pairs[mrail_peer_pair(peer, slot)].remote;
     mrail_ctl_choose_port(lane);
     mrail_lane_event(lane, MRAIL_LANE_EV_REQUEST, "wanted");

@@ -192,7 +192,10 @@ void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
 {
     op->iov[0].length = length;
     op->remote_address = remote_address;
-    op->rkey = rkey;
+    /* The caller may release its key as soon as the call returns. Chunks that
+     * are posted later, or again, still need it. */
+    op->own_rkey = *rkey;
+    op->rkey = &op->own_rkey;
     op->whole = 1;
     if (length == 0) {
         mrail_op_release(op->peer->engine, op);
@@ -200,11 +203,6 @@ void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     }
     mrail_op_accept(op, length);
     mrail_rma_pump(op->peer, mrail_clock_now());
-    if (MRAIL_UNLIKELY(op->left != 0)) {
-        /* The caller may release its key as soon as the call returns. */
-        op->own_rkey = *rkey;
-        op->rkey = &op->own_rkey;
-    }
 }
 
 /* Returns the lane for a small PUT, or NULL if the PUT cannot be posted now.
@@ -350,7 +348,8 @@ mrail_op_t *mrail_rma_find(const mrail_peer_t *peer, uint64_t id)
     mrail_op_t *op;
 
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
-        if (op->id == id) {
+        /* A READ of a flush has the id of the next operation. */
+        if ((op->id == id) && (op->kind != MRAIL_OP_VISIBLE)) {
             return op;
         }
     }

@@ -33,12 +33,18 @@ static struct ibv_mr *mrail_mem_reg_one(mrail_rail_t *rail,
                                        source->address, source->length);
 }
 
+/* Takes the place of a registration with a lost device. Keys of 0 do no harm,
+ * because no request of that rail completes. */
+static struct ibv_mr mrail_mem_lost;
+
+/* Registers memory with all rails. A lost device may reject registrations. */
 static int mrail_mem_reg_all(mrail_engine_t *engine,
                              const mrail_mem_source_t *source,
                              mrail_mem_t **mem_p)
 {
     mrail_mem_t *mem = calloc(1, sizeof(*mem));
-    int ret;
+    unsigned num = 0;
+    int ret = 0;
 
     if (mem == NULL) {
         return -ENOMEM;
@@ -48,15 +54,23 @@ static int mrail_mem_reg_all(mrail_engine_t *engine,
         __atomic_add_fetch(&engine->generation, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         mem->mr[i] = mrail_mem_reg_one(&engine->rails[i], source);
+        num += mem->mr[i] != NULL;
         if (mem->mr[i] == NULL) {
             ret = -errno;
             mrail_debug("%s: registration of %p, %zu bytes%s failed: %s",
                         engine->rails[i].attr.device, source->address,
                         source->length, (source->fd < 0) ? "" : " by dma-buf",
                         strerror(-ret));
-            mrail_mem_dereg(mem);
-            return ret;
+            if (!__atomic_load_n(&engine->rails[i].fatal, __ATOMIC_ACQUIRE)) {
+                num = 0;
+                break;
+            }
+            mem->mr[i] = &mrail_mem_lost;
         }
+    }
+    if (num == 0) {
+        mrail_mem_dereg(mem);
+        return ret;
     }
     *mem_p = mem;
     return 0;
@@ -137,7 +151,8 @@ int mrail_mem_dereg(mrail_mem_t *mem)
     int ret = 0;
 
     for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
-        if ((mem->mr[i] != NULL) && (mrail_rail_dereg(mem->mr[i]) != 0)) {
+        if ((mem->mr[i] != NULL) && (mem->mr[i] != &mrail_mem_lost) &&
+            (mrail_rail_dereg(mem->mr[i]) != 0)) {
             ret = -errno;
         }
     }

@@ -244,6 +244,9 @@ void mrail_failover_end(mrail_peer_t *peer)
         peer->recovering = 0;
         __atomic_fetch_sub(&peer->engine->num_recovering, 1, __ATOMIC_RELAXED);
         mrail_flush_open(peer);
+        /* Operations that could not start during the recovery may now succeed. */
+        __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
+        mrail_wakeup_all(peer->engine, MRAIL_ARMED_ANY);
     }
 }
 

@@ -46,9 +46,11 @@ static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
         is_drained &= lane->rail->fatal || (lane->qp == NULL) ||
                       (lane->sq_posted == lane->sq_done);
     }
-    /* Destroying the QPs must not lose completions. */
+    /* Destroying the QPs must not lose completions. The completions of a QP that
+     * had to be destroyed earlier may still be in the queue. */
     mrail_for_each_lane(lane, peer) {
-        if (is_drained && (lane->qp != NULL)) {
+        if (is_drained &&
+            ((lane->qp != NULL) || (lane->sq_posted != lane->sq_done))) {
             waits |= !mrail_rail_is_drained(lane->rail, &lane->last_cqe);
         }
     }
