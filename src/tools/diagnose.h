@@ -47,6 +47,15 @@ typedef struct diagnose_lane {
     uint64_t get_bytes; /* of the traffic; their data comes from the peer */
 } diagnose_lane_t;
 
+/* A peer to or from which the rank carried chunks. */
+typedef struct diagnose_exchange {
+    uint64_t peer;
+    uint64_t last_ns; /* time at which the last chunk was completed */
+} diagnose_exchange_t;
+
+/* If a rank has more peers, those with the latest chunks. */
+#define DIAGNOSE_EXCHANGES 256u
+
 /* A path that is retired. */
 typedef struct diagnose_path {
     uint64_t peer;
@@ -76,6 +85,8 @@ typedef struct diagnose_rank {
     unsigned num_rails;
     diagnose_lane_t lanes[MRAIL_PAGE_LANES];
     unsigned num_lanes;
+    diagnose_exchange_t exchanges[DIAGNOSE_EXCHANGES];
+    unsigned num_exchanges;
     diagnose_path_t paths[DIAGNOSE_PATHS];
     unsigned num_paths;
 } diagnose_rank_t;
@@ -202,8 +213,9 @@ typedef struct diagnose_gaps {
 } diagnose_gaps_t;
 diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm);
 
-/* Adds records of the trace ring to the traffic of a rank's rails and lanes.
- * Only the chunks of the last seconds count. Sorts the records in place. */
+/* Adds records of the trace ring to the exchanges of a rank, and to the traffic
+ * of its rails and lanes. For traffic, only the chunks of the last seconds
+ * count. Sorts the records in place. */
 void diagnose_add_records(diagnose_rank_t *rank, mrail_ring_record_t *records,
                           unsigned count);
 

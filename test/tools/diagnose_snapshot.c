@@ -50,6 +50,33 @@ int set_up(void **state)
     return 0;
 }
 
+mrail_calls_comm_t *comm_of(unsigned rank, unsigned index)
+{
+    return &calls[rank].comms[index];
+}
+
+void add(mrail_calls_comm_t *comm, uint32_t kind, int root, uint64_t entered_ns,
+         uint64_t left_ns)
+{
+    comm->records[comm->entered % MRAIL_CALLS_RECORDS] =
+        (mrail_calls_record_t){entered_ns, left_ns, kind, root};
+    ++comm->entered;
+    if (left_ns != 0) {
+        comm->left = comm->entered;
+        comm->last = left_ns;
+    }
+    if (comm->entered > MRAIL_CALLS_RECORDS) {
+        comm->first = comm->entered - MRAIL_CALLS_RECORDS;
+    }
+}
+
+void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, 0), kind, -1, entered_ns, left_ns);
+    }
+}
+
 void check(void)
 {
     assert_int_equal(diagnose_check(&snapshot, &report), 0);

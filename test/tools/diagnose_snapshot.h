@@ -25,6 +25,16 @@ extern diagnose_report_t report;
  * calls, with four equal rails. For cmocka_unit_test_setup(). */
 int set_up(void **state);
 
+/* Returns a communicator of a rank. */
+mrail_calls_comm_t *comm_of(unsigned rank, unsigned index);
+
+/* Adds a call to a communicator. left_ns 0: the rank is still in it. */
+void add(mrail_calls_comm_t *comm, uint32_t kind, int root, uint64_t entered_ns,
+         uint64_t left_ns);
+
+/* All ranks make the call at the same time, in their first communicator. */
+void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns);
+
 /* Makes the report. */
 void check(void);
 

@@ -11,35 +11,6 @@
 
 #define SEEDS 300u
 
-static mrail_calls_comm_t *comm_of(unsigned rank, unsigned index)
-{
-    return &calls[rank].comms[index];
-}
-
-/* Adds a call to a communicator. left_ns 0: the rank is still in it. */
-static void add(mrail_calls_comm_t *comm, uint32_t kind, int root,
-                uint64_t entered_ns, uint64_t left_ns)
-{
-    comm->records[comm->entered % MRAIL_CALLS_RECORDS] =
-        (mrail_calls_record_t){entered_ns, left_ns, kind, root};
-    ++comm->entered;
-    if (left_ns != 0) {
-        comm->left = comm->entered;
-        comm->last = left_ns;
-    }
-    if (comm->entered > MRAIL_CALLS_RECORDS) {
-        comm->first = comm->entered - MRAIL_CALLS_RECORDS;
-    }
-}
-
-/* All ranks make the call at the same time. */
-static void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns)
-{
-    for (unsigned i = 0; i < RANKS; ++i) {
-        add(comm_of(i, 0), kind, -1, entered_ns, left_ns);
-    }
-}
-
 /* ---- processes ---- */
 
 static void test_nothing(void **state)
@@ -217,40 +188,6 @@ static void test_other_root(void **state)
     assert_one(DIAGNOSE_MISMATCH, "rank 3");
 }
 
-/* ---- messages ---- */
-
-static void wait_for(unsigned rank, int peer, uint64_t ago_ns)
-{
-    calls[rank].wait = (mrail_calls_wait_t){.count = 7,
-                                            .since = NOW - ago_ns,
-                                            .kind = MRAIL_CALLS_RECV,
-                                            .peer = peer,
-                                            .tag = 3};
-}
-
-static void test_message(void **state)
-{
-    add_all(MRAIL_CALLS_BARRIER, NOW - 9000 * MS, NOW - 8990 * MS);
-    wait_for(0, 3, 5000 * MS);
-    assert_one(DIAGNOSE_COMPUTE, "rank 3");
-    assert_non_null(strstr(report.findings[0].evidence,
-                           "rank 0 waits for it in MPI_Recv with tag 3"));
-    wait_for(0, 3, 1000 * MS);
-    assert_none();
-    wait_for(0, -1, 5000 * MS);
-    assert_none();
-}
-
-static void test_cycle(void **state)
-{
-    wait_for(0, 1, 5000 * MS);
-    wait_for(1, 0, 5000 * MS);
-    check();
-    assert_int_equal(report.num_findings, 2);
-    assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
-    assert_int_equal(report.findings[1].cause, DIAGNOSE_MISMATCH);
-}
-
 /* ---- late ---- */
 
 /* Adds rounds of two calls, with a computation before the first. Each rank has
@@ -372,26 +309,15 @@ static void test_sleeping_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_sleeping_rank),
-        TEST(test_nothing),
-        TEST(test_stopped),
-        TEST(test_ended_job),
-        TEST(test_computes),
-        TEST(test_computes_in_a_dead_job),
-        TEST(test_starved),
-        TEST(test_posted),
-        TEST(test_long_call),
-        TEST(test_crossed),
-        TEST(test_waits_elsewhere),
-        TEST(test_mismatch),
-        TEST(test_other_root),
-        TEST(test_message),
-        TEST(test_cycle),
-        TEST(test_late),
-        TEST(test_late_and_starved),
-        TEST(test_not_late),
-        TEST(test_late_by_sums),
-        TEST(test_order_of_findings),
+        TEST(test_sleeping_rank),    TEST(test_nothing),
+        TEST(test_stopped),          TEST(test_ended_job),
+        TEST(test_computes),         TEST(test_computes_in_a_dead_job),
+        TEST(test_starved),          TEST(test_posted),
+        TEST(test_long_call),        TEST(test_crossed),
+        TEST(test_waits_elsewhere),  TEST(test_mismatch),
+        TEST(test_other_root),       TEST(test_late),
+        TEST(test_late_and_starved), TEST(test_not_late),
+        TEST(test_late_by_sums),     TEST(test_order_of_findings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -245,6 +245,40 @@ static void test_records(void **state)
     assert_int_equal(rank->lanes[0].traffic.busy_ns, 10 * MS);
     assert_int_equal(rank->lanes[1].traffic.chunks, 2);
     assert_int_equal(rank->lanes[1].traffic.busy_ns, 25 * MS);
+    assert_int_equal(rank->num_exchanges, 2);
+    for (unsigned i = 0; i < 2; ++i) {
+        int is_first = rank->exchanges[i].peer == 501;
+
+        assert_true(is_first || (rank->exchanges[i].peer == 509));
+        assert_int_equal(rank->exchanges[i].last_ns,
+                         NOW - (is_first ? 5 : 20) * MS);
+    }
+}
+
+/* A rank with many peers keeps the latest of them. Old chunks count as well, but
+ * not failed ones. */
+static void test_many_exchanges(void **state)
+{
+    mrail_ring_record_t records[DIAGNOSE_EXCHANGES + 2];
+    diagnose_rank_t *rank = &ranks[0];
+    uint64_t oldest_ns = UINT64_MAX;
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(records); ++i) {
+        records[i] = (mrail_ring_record_t){.post_ns = NOW - 60000 * MS - i * MS,
+                                           .done_ns = NOW - 59000 * MS - i * MS,
+                                           .peer = 1000 + i,
+                                           .length = 1000,
+                                           .kind = MRAIL_RING_PUT,
+                                           .count = 1};
+    }
+    records[0].kind |= MRAIL_RING_FAILED;
+    diagnose_add_records(rank, records, MRAIL_ARRAY_SIZE(records));
+    assert_int_equal(rank->num_exchanges, DIAGNOSE_EXCHANGES);
+    for (unsigned i = 0; i < rank->num_exchanges; ++i) {
+        assert_int_not_equal(rank->exchanges[i].peer, 1000);
+        oldest_ns = MRAIL_MIN(oldest_ns, rank->exchanges[i].last_ns);
+    }
+    assert_int_equal(oldest_ns, NOW - 59000 * MS - DIAGNOSE_EXCHANGES * MS);
 }
 
 static void test_down(void **state)
@@ -364,6 +398,7 @@ int main(void)
         TEST(test_slow_lanes_with_little_traffic),
         TEST(test_no_port_rules),
         TEST(test_records),
+        TEST(test_many_exchanges),
         TEST(test_down),
         TEST(test_path),
         TEST(test_events),
