@@ -77,7 +77,8 @@ typedef struct diagnose_rank {
     /* Fractions of the sample time in which its threads ran, and waited for a
      * core; summed over threads. Negative if unknown. */
     double run, delay;
-    uint64_t last_ns; /* last update */
+    uint64_t start_ns; /* when its telemetry began; 0 if unknown */
+    uint64_t last_ns;  /* last update */
     /* Two samples of the calls, or NULL if unknown. */
     const mrail_calls_t *calls, *earlier;
     uint64_t id; /* peer id of this process, or 0 if unknown */
@@ -158,6 +159,12 @@ diagnose_finding_t *diagnose_add(diagnose_report_t *report,
                                  diagnose_cause_t cause, int rank,
                                  const char *subject, const char *format, ...)
     MRAIL_PRINTF(5, 6);
+
+/* Removes ranks of earlier runs of a job, which remain if a batch system starts
+ * a killed job again under the same name. These ranks have ended, and another
+ * process has the same rank, or the running processes began later. Keeps the
+ * order, and returns the new number of ranks. */
+unsigned diagnose_drop_earlier(diagnose_rank_t *ranks, unsigned count);
 
 /* Returns the rank with this peer id, or NULL if the snapshot has none. */
 const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,

@@ -72,11 +72,13 @@ void diagnose_add_compute(const diagnose_check_t *check,
 /* ---- wait ---- */
 
 /* Returns the rank to which a rank waits to send a message, or from which it
- * waits to receive one. Returns NULL if there is none, if it is unknown, or if
- * the wait is still shorter than --wait. */
+ * waits to receive one. Returns NULL if there is none, if it is unknown, if two
+ * jobs of the same name have such a rank, or if the wait is still shorter than
+ * --wait. */
 static const diagnose_rank_t *awaited(const diagnose_check_t *check,
                                       const diagnose_rank_t *rank)
 {
+    const diagnose_rank_t *found = NULL;
     const mrail_calls_wait_t *wait;
     uint64_t id;
 
@@ -97,11 +99,14 @@ static const diagnose_rank_t *awaited(const diagnose_check_t *check,
              ++k) {
             if ((other->calls->comms[k].id == id) &&
                 (other->calls->comms[k].rank == (uint32_t)wait->peer)) {
-                return other;
+                if ((found != NULL) && (found != other)) {
+                    return NULL;
+                }
+                found = other;
             }
         }
     }
-    return NULL;
+    return found;
 }
 
 /* Returns 1 if one rank sends the message for which the other one waits. */
@@ -258,10 +263,22 @@ static unsigned collect(const diagnose_snapshot_t *snapshot,
     return count;
 }
 
+/* Returns 1 if two members have the same rank: two jobs of the same name run at
+ * the same time, and the group is not one communicator. */
+static int is_ambiguous(const diagnose_group_t *group)
+{
+    for (unsigned i = 1; i < group->count; ++i) {
+        if (group->members[i].comm->rank == group->members[i - 1].comm->rank) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void check_group(const diagnose_check_t *check,
                         const diagnose_group_t *group, uint64_t *scratch)
 {
-    if (!diagnose_check_order(check, group)) {
+    if (!is_ambiguous(group) && !diagnose_check_order(check, group)) {
         diagnose_check_hang(check, group);
         diagnose_check_late(check, group, scratch);
     }

@@ -103,6 +103,49 @@ static int any_alive(const diagnose_snapshot_t *snapshot)
     return 0;
 }
 
+/* Returns 1 if the rank has ended, and belongs to an earlier run of the job.
+ * lives_from_ns: start of the first of the running processes. */
+static int is_earlier(const diagnose_rank_t *ranks, unsigned count,
+                      const diagnose_rank_t *rank, uint64_t lives_from_ns)
+{
+    if (rank->alive || (rank->rank < 0)) {
+        return 0; /* processes without a rank do not replace each other */
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        if ((ranks[i].rank == rank->rank) &&
+            (ranks[i].alive || (ranks[i].last_ns > rank->last_ns))) {
+            return 1;
+        }
+    }
+    return rank->last_ns < lives_from_ns;
+}
+
+unsigned diagnose_drop_earlier(diagnose_rank_t *ranks, unsigned count)
+{
+    uint64_t lives_from_ns = UINT64_MAX;
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < count; ++i) {
+        if (ranks[i].alive) {
+            lives_from_ns = MRAIL_MIN(lives_from_ns, ranks[i].start_ns);
+        }
+    }
+    if (lives_from_ns == UINT64_MAX) {
+        lives_from_ns = 0;
+    }
+    /* The ranks from `i` on are complete, and so are those that were kept. */
+    for (unsigned i = 0; i < count; ++i) {
+        if (!is_earlier(ranks, kept, &ranks[i], lives_from_ns) &&
+            !is_earlier(ranks + i, count - i, &ranks[i], lives_from_ns)) {
+            if (kept != i) {
+                ranks[kept] = ranks[i];
+            }
+            ++kept;
+        }
+    }
+    return kept;
+}
+
 /* Adds findings for processes that exited before the other processes, or that
  * are stopped. These findings do not require further evidence. If all processes
  * have exited, names the processes that exited long before the last one. */

@@ -248,14 +248,23 @@ static uint64_t sample_time(const diagnose_reading_t *reading,
                : reading->now_ns;
 }
 
-/* Returns the time at which a process that has exited was last active: the end
- * of its last collective, or the last update of its page. */
+/* Returns the time at which the telemetry of a process began. */
+static uint64_t start_of(const process_t *process)
+{
+    return (process->calls != NULL)
+               ? process->calls->start_ns
+               : process->page->start_ns - process->page->clock_offset_ns;
+}
+
+/* Returns the time at which a process that has exited was last active: its
+ * start, the end of its last collective, or the last update of its page. */
 static uint64_t last_sign(const process_t *process)
 {
-    uint64_t last_ns = 0;
+    uint64_t last_ns = start_of(process);
 
     if (process->page != NULL) {
-        last_ns = process->page->update_ns - process->page->clock_offset_ns;
+        last_ns = MRAIL_MAX(last_ns, process->page->update_ns -
+                                         process->page->clock_offset_ns);
     }
     for (unsigned i = 0; (process->calls != NULL) && (i < MRAIL_CALLS_COMMS);
          ++i) {
@@ -274,6 +283,7 @@ static void fill_rank(const diagnose_reading_t *reading,
     rank->run = rank->delay = -1;
     rank->calls = process->calls;
     rank->earlier = process->earlier;
+    rank->start_ns = start_of(process);
     rank->last_ns =
         process->alive ? sample_time(reading, process) : last_sign(process);
     if ((reading->view != NULL) && (process->host >= 0)) {
@@ -364,6 +374,7 @@ const char *diagnose_job(diagnose_reading_t *reading, unsigned index,
         }
     }
     qsort(reading->ranks, count, sizeof(*reading->ranks), rank_order);
+    count = diagnose_drop_earlier(reading->ranks, count);
     snapshot_p->ranks = reading->ranks;
     snapshot_p->num_ranks = count;
     snapshot_p->now_ns = snapshot_time(reading, count);

@@ -51,6 +51,108 @@ static void test_ended_job(void **state)
     assert_one(DIAGNOSE_ENDED, "rank 1");
 }
 
+/* ---- two runs of the same name ---- */
+
+static void drop_earlier(void)
+{
+    snapshot.num_ranks = diagnose_drop_earlier(ranks, snapshot.num_ranks);
+}
+
+static diagnose_rank_t *add_ended(unsigned rank, uint64_t ago_ns)
+{
+    diagnose_rank_t *copy = add_copy(rank);
+
+    copy->alive = 0;
+    copy->state = '?';
+    copy->last_ns = NOW - ago_ns;
+    return copy;
+}
+
+/* A batch system starts a killed job again, under the same name. */
+static void test_started_again(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].start_ns = NOW - 60000 * MS;
+    }
+    add_ended(2, 300000 * MS);
+    add_ended(3, 300000 * MS)->rank = 17; /* was on this host before */
+    assert_int_equal(snapshot.num_ranks, RANKS + 2);
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_none();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        assert_int_equal(ranks[i].rank, i);
+        assert_true(ranks[i].alive);
+    }
+}
+
+/* The ended process comes first in the list, which is sorted by pid. */
+static void test_started_again_with_higher_pid(void **state)
+{
+    add_copy(2);
+    ranks[2].alive = 0;
+    ranks[2].last_ns = NOW - 300000 * MS;
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_int_equal(ranks[2].rank, 3);
+    assert_int_equal(ranks[3].rank, 2);
+    assert_none();
+}
+
+/* A rank of this run that has been killed is still found. */
+static void test_started_again_and_ended(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].start_ns = NOW - 60000 * MS;
+    }
+    add_ended(1, 300000 * MS);
+    ranks[1].alive = 0;
+    ranks[1].last_ns = NOW - 5000 * MS;
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_one(DIAGNOSE_ENDED, "rank 1");
+}
+
+/* Both runs were killed. */
+static void test_both_ended(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].alive = 0;
+        ranks[i].state = '?';
+        add_ended(i, 300000 * MS);
+    }
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_none();
+}
+
+static void test_without_ranks(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rank = -1;
+        ranks[i].start_ns = NOW - 60000 * MS;
+    }
+    add_ended(0, 300000 * MS);
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS + 1);
+}
+
+/* Two jobs of the same name run at the same time: their communicators cannot be
+ * told apart. */
+static void test_two_jobs(void **state)
+{
+    add(comm_of(2, 0), MRAIL_CALLS_BARRIER, -1, NOW - 5000 * MS, 0);
+    add_copy(2);
+    comm_of(RANKS, 0)->records[0].kind = MRAIL_CALLS_BCAST;
+    calls[0].wait = (mrail_calls_wait_t){.count = 1,
+                                         .since = NOW - 5000 * MS,
+                                         .kind = MRAIL_CALLS_RECV,
+                                         .peer = 2};
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS + 1);
+    assert_none();
+}
+
 /* ---- hang ---- */
 
 /* All ranks but one wait in a collective. */
@@ -309,15 +411,30 @@ static void test_sleeping_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_sleeping_rank),    TEST(test_nothing),
-        TEST(test_stopped),          TEST(test_ended_job),
-        TEST(test_computes),         TEST(test_computes_in_a_dead_job),
-        TEST(test_starved),          TEST(test_posted),
-        TEST(test_long_call),        TEST(test_crossed),
-        TEST(test_waits_elsewhere),  TEST(test_mismatch),
-        TEST(test_other_root),       TEST(test_late),
-        TEST(test_late_and_starved), TEST(test_not_late),
-        TEST(test_late_by_sums),     TEST(test_order_of_findings),
+        TEST(test_sleeping_rank),
+        TEST(test_nothing),
+        TEST(test_stopped),
+        TEST(test_ended_job),
+        TEST(test_started_again),
+        TEST(test_started_again_with_higher_pid),
+        TEST(test_started_again_and_ended),
+        TEST(test_both_ended),
+        TEST(test_without_ranks),
+        TEST(test_two_jobs),
+        TEST(test_computes),
+        TEST(test_computes_in_a_dead_job),
+        TEST(test_starved),
+        TEST(test_posted),
+        TEST(test_long_call),
+        TEST(test_crossed),
+        TEST(test_waits_elsewhere),
+        TEST(test_mismatch),
+        TEST(test_other_root),
+        TEST(test_late),
+        TEST(test_late_and_starved),
+        TEST(test_not_late),
+        TEST(test_late_by_sums),
+        TEST(test_order_of_findings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
