@@ -1,14 +1,15 @@
 /*
  * mrail diagnose finds the rank, rail, uplink or path that delays a job.
  *
- *   diagnose.c         options, jobs
- *   diagnose_read.c    a snapshot of a job: files, /proc
- *   diagnose_rails.c   the part of it that concerns rails and paths
- *   diagnose_check.c   from a snapshot to findings: processes, rails, paths
- *   diagnose_uplinks.c the same for uplinks
- *   diagnose_calls.c   the same for MPI calls, with diagnose_hang.c and
- *                      diagnose_late.c
- *   diagnose_show.c    findings as text and as JSON
+ *   diagnose.c              options, jobs
+ *   diagnose_read.c         a snapshot of a job: files, /proc
+ *   diagnose_rails.c        the part of it that concerns rails and paths
+ *   diagnose_check.c        from a snapshot to findings: processes
+ *   diagnose_check_rails.c  the same for rails and paths
+ *   diagnose_uplinks.c      the same for uplinks
+ *   diagnose_calls.c        the same for MPI calls, with diagnose_hang.c and
+ *                           diagnose_late.c
+ *   diagnose_show.c         findings as text and as JSON
  *
  * The sources of findings access no files and no clock: findings depend on the
  * snapshot alone. Sources: [ICCL] 3.4 and 6.
@@ -128,11 +129,14 @@ typedef struct diagnose_cause_text {
 
 extern const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES];
 
+#define DIAGNOSE_SUBJECT 144
+
 typedef struct diagnose_finding {
     diagnose_cause_t cause;
-    int rank;         /* -1 for no particular rank */
-    unsigned ranks;   /* UPLINK_SLOW: number of ranks that see it */
-    char subject[64]; /* "rank 3", "rail mlx5_0:1" */
+    int rank;       /* -1 for no particular rank */
+    unsigned ranks; /* UPLINK_SLOW: number of ranks that see it */
+    /* "rank 3", "rail mlx5_0:1"; in an archive, "rail mlx5_0:1 of HOST" */
+    char subject[DIAGNOSE_SUBJECT];
     char evidence[400];
 } diagnose_finding_t;
 
@@ -170,11 +174,19 @@ unsigned diagnose_drop_earlier(diagnose_rank_t *ranks, unsigned count);
 const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,
                                      uint64_t id);
 
+/* Findings about rails and paths. Those about uplinks must be in the report. */
+void diagnose_check_rails(const diagnose_snapshot_t *snapshot,
+                          diagnose_report_t *report);
+
 /* Findings about uplinks. Returns 0 or -ENOMEM. */
 int diagnose_check_uplinks(const diagnose_snapshot_t *snapshot,
                            diagnose_report_t *report);
 
-/* Writes "rank 3", or "peer ID" if no rank of the snapshot has this id. */
+/* Writes "rank 3" or, in an archive, "rank 3 on HOST". */
+#define DIAGNOSE_RANK_NAME 96
+void diagnose_rank_name(const diagnose_rank_t *rank, char *text, size_t size);
+
+/* Writes the name of a rank, or "peer ID" if no rank of the snapshot has this id. */
 void diagnose_peer_name(const diagnose_snapshot_t *snapshot, uint64_t id,
                         char *text, size_t size);
 

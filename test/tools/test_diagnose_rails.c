@@ -53,6 +53,77 @@ static void test_slow_peer(void **state)
     assert_none();
 }
 
+/* ---- hosts of an archive ---- */
+
+/* The rails of all hosts have the same names. Half of the ranks are on a. */
+static void set_hosts(void)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].host = (i < RANKS / 2) ? "a" : "b";
+    }
+}
+
+static void slow_rail(unsigned rank, unsigned rail)
+{
+    ranks[rank].rails[rail].traffic.bytes = 10 << 20;
+}
+
+/* Hosts that do not use the slow rail do not outvote its host. */
+static void test_slow_rail_of_host(void **state)
+{
+    set_hosts();
+    for (unsigned i = RANKS; i < MAX_RANKS; ++i) {
+        add_copy(RANKS - 1);
+    }
+    slow_rail(0, 1);
+    slow_rail(1, 1);
+    assert_one(DIAGNOSE_RAIL_SLOW, "rail nic1:1 of a");
+    assert_int_equal(report.findings[0].rank, 0);
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "at rank 0 on a it carried 52.4 MB/s"));
+    assert_non_null(strstr(report.findings[0].evidence, "2 of 2 ranks agree"));
+}
+
+/* A host whose ranks do not agree has no slow rail, as without an archive. */
+static void test_slow_peer_of_host(void **state)
+{
+    set_hosts();
+    ranks[2].host = "a";
+    slow_rail(0, 1);
+    assert_none();
+}
+
+/* One finding for all hosts. The slowest host is probably the cause. */
+static void test_slow_rail_of_hosts(void **state)
+{
+    set_hosts();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        slow_rail(i, 1);
+    }
+    ranks[2].rails[1].traffic.bytes = 5 << 20;
+    assert_one(DIAGNOSE_RAIL_SLOW, "rail nic1:1 of 2 hosts");
+    assert_int_equal(report.findings[0].rank, 2);
+    assert_non_null(strstr(report.findings[0].evidence, "hosts: a, b"));
+}
+
+static void test_down_of_host(void **state)
+{
+    set_hosts();
+    ranks[3].rails[1].is_down = 1;
+    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic1:1 of b");
+    ranks[0].rails[1].is_down = 1;
+    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic1:1 of 2 hosts");
+    assert_non_null(strstr(report.findings[0].evidence, "at 2 ranks"));
+    /* Another host has a slow rail of the same name. */
+    ranks[0].rails[1].is_down = 0;
+    slow_rail(0, 1);
+    slow_rail(1, 1);
+    check();
+    assert_int_equal(report.num_findings, 2);
+    assert_string_equal(report.findings[0].subject, "rail nic1:1 of b");
+    assert_string_equal(report.findings[1].subject, "rail nic1:1 of a");
+}
+
 /* ---- uplinks ---- */
 
 #define LANES 4u
@@ -138,6 +209,10 @@ static void test_slow_uplink_of_gets(void **state)
         }
     }
     assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 2 of rail nic0:1");
+    set_hosts();
+    assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 2 of rail nic0:1");
+    assert_non_null(
+        strstr(report.findings[0].evidence, "from rank 0 on a to rank 1 on a"));
     snapshot.num_ranks = 1;
     assert_none();
 }
@@ -388,6 +463,10 @@ int main(void)
         TEST(test_rail_with_little_traffic),
         TEST(test_shared_rail),
         TEST(test_slow_peer),
+        TEST(test_slow_rail_of_host),
+        TEST(test_slow_peer_of_host),
+        TEST(test_slow_rail_of_hosts),
+        TEST(test_down_of_host),
         TEST(test_slow_uplink),
         TEST(test_slow_uplink_between_leaves),
         TEST(test_slow_uplink_of_gets),
