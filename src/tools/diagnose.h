@@ -137,7 +137,7 @@ typedef struct diagnose_finding {
     unsigned ranks; /* UPLINK_SLOW: number of ranks that see it */
     /* "rank 3", "rail mlx5_0:1"; in an archive, "rail mlx5_0:1 of HOST" */
     char subject[DIAGNOSE_SUBJECT];
-    char evidence[400];
+    char evidence[480];
 } diagnose_finding_t;
 
 #define DIAGNOSE_FINDINGS 32u

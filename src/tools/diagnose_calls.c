@@ -65,8 +65,12 @@ void diagnose_add_compute(const diagnose_check_t *check,
                  rank->rank, NULL,
                  "%s; it left its last collective %.1f s ago, is in state %c, "
                  "and waited for a core during %.0f %% of the time in which it "
-                 "could have run",
-                 reason, left_s, rank->state, 100 * delay);
+                 "could have run%s",
+                 reason, left_s, rank->state, 100 * delay,
+                 mrail_calls_has_waits(rank->calls)
+                     ? ""
+                     : "; or it waits for a message, which this job does not "
+                       "record");
 }
 
 /* ---- wait ---- */
@@ -214,7 +218,8 @@ static void check_wait(const diagnose_check_t *check,
         diagnose_add(check->report, DIAGNOSE_MISMATCH, peer->rank, NULL,
                      "%s, and it waits for that rank in turn", reason);
     } else if ((diagnose_inside_of(peer->calls) == NULL) &&
-               !mrail_calls_is_waiting(peer->calls)) {
+               !mrail_calls_is_waiting(peer->calls) &&
+               mrail_calls_has_waits(peer->calls)) {
         diagnose_add_compute(check, peer, reason);
     }
 }

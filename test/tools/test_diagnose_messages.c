@@ -5,6 +5,8 @@
 #include "config.h"
 #include "diagnose_snapshot.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TAG 3
@@ -138,13 +140,77 @@ static void test_cycle_and_rail(void **state)
     assert_int_equal(report.findings[2].cause, DIAGNOSE_RAIL_DOWN);
 }
 
+/* ---- waits that are not recorded ---- */
+
+/* As with MPI_THREAD_MULTIPLE. */
+static void record_no_waits(void)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        mrail_calls_without_waits(&calls[i]);
+    }
+}
+
+/* Rank 1 waits for a message of rank 2, which computes, and the others wait for
+ * both. */
+static void test_two_absent(void **state)
+{
+    add_all(MRAIL_CALLS_BARRIER, NOW - 6000 * MS, NOW - 5990 * MS);
+    add(comm_of(0, 0), MRAIL_CALLS_BARRIER, -1, NOW - 5000 * MS, 0);
+    add(comm_of(3, 0), MRAIL_CALLS_BARRIER, -1, NOW - 5000 * MS, 0);
+    wait_for(1, 2, 5000 * MS);
+    assert_one(DIAGNOSE_COMPUTE, "rank 2");
+    calls[1].wait.count = 0;
+    record_no_waits();
+    assert_none();
+    /* If rank 2 cannot run, it is the cause. */
+    ranks[2].state = 'T';
+    assert_one(DIAGNOSE_STOPPED, "rank 2");
+}
+
+/* A rank for which all others wait is named, but may wait as well. */
+static void test_one_absent(void **state)
+{
+    add_all(MRAIL_CALLS_BARRIER, NOW - 6000 * MS, NOW - 5990 * MS);
+    for (unsigned i = 1; i < RANKS; ++i) {
+        add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 5000 * MS, 0);
+    }
+    assert_one(DIAGNOSE_COMPUTE, "rank 0");
+    assert_null(strstr(report.findings[0].evidence, "does not record"));
+    record_no_waits();
+    assert_one(DIAGNOSE_COMPUTE, "rank 0");
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "waits for a message, which this job does not "
+                           "record"));
+}
+
+static void test_outside(void **state)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream;
+
+    add_all(MRAIL_CALLS_BARRIER, NOW - 10 * MS, NOW - 9 * MS);
+    mrail_calls_without_waits(&calls[0]);
+    check();
+    stream = open_memstream(&text, &size);
+    assert_non_null(stream);
+    diagnose_print(stream, "job", &snapshot, &report);
+    assert_int_equal(fclose(stream), 0);
+    assert_non_null(strstr(text, "outside collectives"));
+    assert_non_null(strstr(text, "outside MPI"));
+    free(text);
+}
+
 #define TEST(_func) cmocka_unit_test_setup(_func, set_up)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_message), TEST(test_cycle),         TEST(test_cycle_of_three),
-        TEST(test_match),   TEST(test_long_exchange), TEST(test_cycle_and_rail),
+        TEST(test_message),        TEST(test_cycle),
+        TEST(test_cycle_of_three), TEST(test_match),
+        TEST(test_long_exchange),  TEST(test_cycle_and_rail),
+        TEST(test_two_absent),     TEST(test_one_absent),
+        TEST(test_outside),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
