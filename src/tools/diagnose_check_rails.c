@@ -282,6 +282,38 @@ static int is_first_of_name(const diagnose_snapshot_t *snapshot, unsigned rank,
 
 /* ---- paths ---- */
 
+/* Returns the index of the rail at the peer's end of a path, or -1 if it is
+ * unknown. Ranks may number their rails differently. */
+static int rail_at_peer(const diagnose_rank_t *peer, uint64_t id, unsigned slot)
+{
+    for (unsigned i = 0; i < peer->num_lanes; ++i) {
+        if ((peer->lanes[i].peer == id) && (peer->lanes[i].slot == slot)) {
+            return peer->lanes[i].rail;
+        }
+    }
+    for (unsigned i = 0; i < peer->num_paths; ++i) { /* the lane is closed */
+        if ((peer->paths[i].peer == id) && (peer->paths[i].slot == slot)) {
+            return peer->paths[i].rail;
+        }
+    }
+    return -1;
+}
+
+/* Returns 1 if the port at the peer's end is down or, if it is unknown, any port
+ * of the peer. */
+static int is_down_at_peer(const diagnose_rank_t *peer, uint64_t id,
+                           unsigned slot)
+{
+    int rail = rail_at_peer(peer, id, slot);
+
+    for (unsigned i = 0; i < peer->num_rails; ++i) {
+        if (peer->rails[i].is_down && ((rail < 0) || ((unsigned)rail == i))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Returns 1 if the retired path has another cause: its peer cannot answer, or a
  * port is down. */
 static int is_explained(const diagnose_rank_t *rank,
@@ -291,9 +323,7 @@ static int is_explained(const diagnose_rank_t *rank,
     return ((peer != NULL) &&
             (!peer->alive || (peer->state == 'T') || (peer->state == 't'))) ||
            ((path->rail >= 0) && rank->rails[path->rail].is_down) ||
-           ((path->rail >= 0) && (peer != NULL) &&
-            ((unsigned)path->rail < peer->num_rails) &&
-            peer->rails[path->rail].is_down);
+           ((peer != NULL) && is_down_at_peer(peer, rank->id, path->slot));
 }
 
 static void check_path(const diagnose_snapshot_t *snapshot,
