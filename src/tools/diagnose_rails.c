@@ -283,7 +283,9 @@ static int take_path_event(const mrail_page_t *page,
         path->peer = peer;
         path->slot = slot;
         path->rail = rail_of(page, peer, slot);
-        path->ago_ns = page->update_ns - event->time_ns;
+        /* The event may be later than the last update of the page. */
+        path->ago_ns =
+            page->update_ns - MRAIL_MIN(page->update_ns, event->time_ns);
         snprintf(path->event, sizeof(path->event), "%s", reason);
     }
     return 1;

@@ -120,6 +120,21 @@ static void test_events(void **state)
     assert_true(rank.rails[1].is_down);
 }
 
+/* A page contains an event immediately, but the update follows later. */
+static void test_event_after_update(void **state)
+{
+    static mrail_page_t page;
+    diagnose_rank_t rank = {0};
+
+    page = (mrail_page_t){.update_ns = 9000, .num_events = 1};
+    page.events[0].time_ns = page.update_ns + 1;
+    snprintf(page.events[0].text, sizeof(page.events[0].text),
+             "path 2 to peer 00000000000001f5: up -> retired (CQE error)");
+    diagnose_fill_rails("test", "/none/x.1f4", &page, &rank);
+    assert_int_equal(rank.num_paths, 1);
+    assert_int_equal(rank.paths[0].ago_ns, 0);
+}
+
 /* The uplinks of lanes, by the port rules. A page may have any number there. */
 static void test_lanes(void **state)
 {
@@ -149,8 +164,10 @@ static void test_lanes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_down), TEST(test_down_at_peer), TEST(test_path_and_down),
-        TEST(test_path), TEST(test_events),       TEST(test_lanes),
+        TEST(test_down),          TEST(test_down_at_peer),
+        TEST(test_path_and_down), TEST(test_path),
+        TEST(test_events),        TEST(test_event_after_update),
+        TEST(test_lanes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
