@@ -182,6 +182,9 @@ void diagnose_check_rails(const diagnose_snapshot_t *snapshot,
 int diagnose_check_uplinks(const diagnose_snapshot_t *snapshot,
                            diagnose_report_t *report);
 
+/* Returns 1 if two ranks run on the same host. */
+int diagnose_is_same_host(const diagnose_rank_t *a, const diagnose_rank_t *b);
+
 /* Writes "rank 3" or, in an archive, "rank 3 on HOST". */
 #define DIAGNOSE_RANK_NAME 96
 void diagnose_rank_name(const diagnose_rank_t *rank, char *text, size_t size);

@@ -222,6 +222,12 @@ const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,
     return NULL;
 }
 
+int diagnose_is_same_host(const diagnose_rank_t *a, const diagnose_rank_t *b)
+{
+    return (a->host == b->host) || ((a->host != NULL) && (b->host != NULL) &&
+                                    (strcmp(a->host, b->host) == 0));
+}
+
 void diagnose_rank_name(const diagnose_rank_t *rank, char *text, size_t size)
 {
     if (rank->host != NULL) {

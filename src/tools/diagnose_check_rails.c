@@ -100,12 +100,6 @@ static void rail_vote(rail_votes_t *votes, const diagnose_rank_t *rank,
     }
 }
 
-static int is_same_host(const diagnose_rank_t *a, const diagnose_rank_t *b)
-{
-    return (a->host == b->host) || ((a->host != NULL) && (b->host != NULL) &&
-                                    (strcmp(a->host, b->host) == 0));
-}
-
 /* Counts the votes of the ranks on the host of this rank. */
 static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
                                const diagnose_rank_t *of_host, const char *name)
@@ -116,7 +110,8 @@ static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
         const diagnose_rank_t *rank = &snapshot->ranks[i];
 
         for (unsigned k = 0;
-             is_same_host(rank, of_host) && (k < rank->num_rails); ++k) {
+             diagnose_is_same_host(rank, of_host) && (k < rank->num_rails);
+             ++k) {
             if (strcmp(rank->rails[k].name, name) == 0) {
                 rail_vote(&votes, rank, k);
             }
@@ -229,7 +224,8 @@ static int is_first_of_host(const diagnose_snapshot_t *snapshot, unsigned index)
 {
     for (unsigned i = index;
          i-- > 0;) { /* the nearest ones are usually equal */
-        if (is_same_host(&snapshot->ranks[i], &snapshot->ranks[index])) {
+        if (diagnose_is_same_host(&snapshot->ranks[i],
+                                  &snapshot->ranks[index])) {
             return 0;
         }
     }

@@ -362,23 +362,56 @@ static void test_not_late(void **state)
     }
 }
 
-/* Calls are too frequent for the records: the sums of two samples count. */
-static void test_late_by_sums(void **state)
+/* Calls are too frequent for the records: the sums of two samples count. Rank i
+ * is sampled after `apart` more calls than rank i - 1. */
+static void add_sums(unsigned apart)
 {
     for (unsigned i = 0; i < RANKS; ++i) {
-        for (unsigned n = 0; n < 100; ++n) {
-            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 200 * MS + n * MS,
-                NOW - 200 * MS + n * MS + MS / 2);
+        for (unsigned n = 0; n < 100 + apart * i; ++n) {
+            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 500 * MS + n * MS,
+                NOW - 500 * MS + n * MS + MS / 2);
         }
         comm_of(i, 0)->computed = ((i == 2) ? 500 : 100) * MS;
         earlier[i] = calls[i];
-        earlier[i].comms[0].entered = 10;
+        earlier[i].comms[0].entered = 10 + apart * i;
         earlier[i].comms[0].computed = 50 * MS;
         ranks[i].earlier = &earlier[i];
     }
-    assert_one(DIAGNOSE_COMPUTE, "rank 2");
-    comm_of(2, 0)->computed = 120 * MS;
+}
+
+static void test_late_by_sums(void **state)
+{
+    for (unsigned apart = 0; apart <= 100; apart += 50) {
+        set_up(NULL);
+        add_sums(apart);
+        assert_one(DIAGNOSE_COMPUTE, "rank 2");
+        comm_of(2, 0)->computed = 120 * MS;
+        assert_none();
+    }
+}
+
+/* Too few calls, or a rank without a first sample. */
+static void test_no_sums(void **state)
+{
+    add_sums(100);
+    earlier[1].comms[0].entered = comm_of(1, 0)->entered - 5;
     assert_none();
+    set_up(NULL);
+    add_sums(100);
+    ranks[1].earlier = NULL;
+    assert_none();
+}
+
+/* The samples of two hosts are not from the same period. */
+static void test_sums_of_hosts(void **state)
+{
+    add_sums(100);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].host = (i == 2) ? "a" : "b";
+    }
+    assert_none();
+    ranks[0].host = "a";
+    assert_one(DIAGNOSE_COMPUTE, "rank 2");
 }
 
 /* ---- order of findings ---- */
@@ -434,6 +467,8 @@ int main(void)
         TEST(test_late_and_starved),
         TEST(test_not_late),
         TEST(test_late_by_sums),
+        TEST(test_no_sums),
+        TEST(test_sums_of_hosts),
         TEST(test_order_of_findings),
     };
 
