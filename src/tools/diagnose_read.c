@@ -10,8 +10,9 @@
 #include <time.h>
 
 typedef struct process {
-    char path[MRAIL_TELE_PATH]; /* path of the page, or "" */
-    mrail_page_t *page;         /* may be NULL */
+    char path
+        [MRAIL_TELE_PATH]; /* of the page or, without a page, of the calls */
+    mrail_page_t *page;    /* may be NULL */
     mrail_calls_t *calls, *earlier;
     int alive;
     int host; /* index in an archive, or -1 for this machine */
@@ -41,8 +42,10 @@ static void *allocate(const diagnose_reading_t *reading, size_t size)
 
 /* ---- files ---- */
 
+/* Returns the process of a file. Processes in different PID namespaces may have
+ * the same pid, but ranks of a job are different. */
 static process_t *process_of(diagnose_reading_t *reading, const char *path,
-                             unsigned pid, const char *job)
+                             unsigned pid, int rank, const char *job)
 {
     int host = mrail_tele_file_host(path);
     process_t *process;
@@ -53,8 +56,10 @@ static process_t *process_of(diagnose_reading_t *reading, const char *path,
             continue;
         }
         if (((process->calls != NULL) && (process->calls->pid == pid) &&
+             (process->calls->rank == rank) &&
              (strcmp(process->calls->job, job) == 0)) ||
             ((process->page != NULL) && (process->page->head.pid == pid) &&
+             (process->page->rank == rank) &&
              (strcmp(process->page->job, job) == 0))) {
             return process;
         }
@@ -93,11 +98,12 @@ static void read_calls(const char *path, void *arg)
         free(calls);
         return;
     }
-    process = process_of(reading, path, calls->pid, calls->job);
+    process = process_of(reading, path, calls->pid, calls->rank, calls->job);
     free(process->earlier);
     process->earlier = process->calls;
     process->calls = calls;
     process->alive = status == MRAIL_PAGE_ALIVE;
+    snprintf(process->path, sizeof(process->path), "%s", path);
     if ((process->earlier == NULL) && (reading->view == NULL)) {
         process->before = proc_threads(calls->pid);
     }
@@ -114,7 +120,7 @@ static void read_page(const char *path, void *arg)
         free(page);
         return;
     }
-    process = process_of(reading, path, page->head.pid, page->job);
+    process = process_of(reading, path, page->head.pid, page->rank, page->job);
     free(process->page);
     process->page = page;
     process->alive = status == MRAIL_PAGE_ALIVE;
@@ -221,6 +227,9 @@ static void fill_sample(const diagnose_reading_t *reading,
     proc_shares_t shares =
         proc_shares(&process->before, &now, reading->sample_ns);
 
+    if (!proc_is_owner(rank->pid, process->path)) {
+        return;
+    }
     rank->state = proc_state(rank->pid);
     rank->run = shares.run;
     rank->delay = shares.delay;
@@ -231,7 +240,7 @@ static void fill_sample_of_view(const collect_view_t *view,
                                 const process_t *process, diagnose_rank_t *rank)
 {
     const collect_process_t *sample =
-        collect_view_process(view, process->host, rank->pid);
+        collect_view_process(view, process->host, rank->pid, rank->rank);
 
     if (sample != NULL) {
         rank->state = sample->state;
