@@ -100,6 +100,11 @@ static double calls_ns_per_tick(const mrail_calls_t *calls, uint64_t now_ticks,
            (double)(now_ticks - calls->start_ticks);
 }
 
+void mrail_calls_without_waits(mrail_calls_t *calls)
+{
+    calls->wait.kind = MRAIL_CALLS_UNKNOWN;
+}
+
 void mrail_calls_wait_begin(mrail_calls_t *calls, unsigned kind, int peer,
                             int tag, uint32_t comm)
 {

@@ -103,8 +103,10 @@ typedef struct mrail_calls_wait {
     uint64_t count; /* number of begins and ends of waits; odd while the process
                      * waits */
     uint64_t since;
-    uint32_t kind; /* MRAIL_CALLS_SEND ... */
-    int32_t peer;  /* rank in the communicator; -1 if any, or unknown */
+    /* MRAIL_CALLS_SEND ...; MRAIL_CALLS_UNKNOWN with a count of 0 if this process
+     * does not record its waits */
+    uint32_t kind;
+    int32_t peer; /* rank in the communicator; -1 if any, or unknown */
     int32_t tag;
     uint32_t comm; /* index in `comms`; MRAIL_CALLS_COMMS if none of them */
 } mrail_calls_wait_t;
@@ -202,6 +204,9 @@ static inline void mrail_calls_leave(mrail_calls_comm_t *comm)
     __atomic_store_n(&comm->left, n, __ATOMIC_RELEASE);
 }
 
+/* Exports that this process does not record its waits, so that a reader does not
+ * take it for a process that does not wait. */
+void mrail_calls_without_waits(mrail_calls_t *calls);
 /* Exports that the process waits in a point-to-point call. Most waits are
  * short, and callers do not export them. */
 void mrail_calls_wait_begin(mrail_calls_t *calls, unsigned kind, int peer,
@@ -239,6 +244,13 @@ mrail_calls_record(const mrail_calls_comm_t *comm, uint64_t n)
 static inline int mrail_calls_is_waiting(const mrail_calls_t *calls)
 {
     return (calls->wait.count & 1) != 0;
+}
+
+/* Returns 1 if the process of a copy records its waits. */
+static inline int mrail_calls_has_waits(const mrail_calls_t *calls)
+{
+    return (calls->wait.count != 0) ||
+           (calls->wait.kind != MRAIL_CALLS_UNKNOWN);
 }
 
 /* Writes the name of a call, such as "MPI_Ibarrier". */

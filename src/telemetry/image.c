@@ -292,6 +292,7 @@ mrail_page_status_t mrail_image_page(int fd, uint64_t clock_ns, int with_ring,
         } else {
             image_use_realtime(image, clock_ns);
             image->alive = status == MRAIL_PAGE_ALIVE;
+            image->rank = page->rank;
             memcpy(image->job, page->job, sizeof(image->job));
         }
     }
@@ -333,6 +334,7 @@ mrail_page_status_t mrail_image_calls(int fd, uint64_t clock_ns,
     image->data = calls;
     image->size = sizeof(*calls);
     image->alive = status == MRAIL_PAGE_ALIVE;
+    image->rank = calls->rank;
     memcpy(image->job, calls->job, sizeof(image->job));
     return status;
 }
@@ -371,6 +373,7 @@ mrail_page_status_t mrail_image_plans(int fd, mrail_image_t *image)
     image->data = plans;
     image->size = sizeof(*plans);
     image->alive = status == MRAIL_PAGE_ALIVE;
+    image->rank = plans->rank;
     memcpy(image->job, plans->job, sizeof(image->job));
     return status;
 }

@@ -24,6 +24,7 @@ typedef struct mrail_image {
     void *data; /* the caller frees it; NULL if none */
     size_t size;
     int alive; /* 1 if the process was running */
+    int rank;  /* -1 if there is no job */
     char job[48];
 } mrail_image_t;
 

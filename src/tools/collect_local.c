@@ -18,6 +18,7 @@
 typedef struct found {
     char path[MRAIL_TELE_PATH];
     mrail_tele_name_t name;
+    int rank;
     int alive;
     int64_t changed_s;
 } found_t;
@@ -92,7 +93,7 @@ static int open_own(const gathering_t *gathering, const char *path,
 
 static void add_found(gathering_t *gathering, const char *path,
                       const mrail_tele_name_t *name, const struct stat *st,
-                      int alive)
+                      const mrail_image_t *image)
 {
     found_t *found;
 
@@ -108,8 +109,10 @@ static void add_found(gathering_t *gathering, const char *path,
         gathering->capacity = capacity;
     }
     found = &gathering->found[gathering->num_found++];
-    *found =
-        (found_t){.name = *name, .alive = alive, .changed_s = st->st_mtime};
+    *found = (found_t){.name = *name,
+                       .rank = image->rank,
+                       .alive = image->alive,
+                       .changed_s = st->st_mtime};
     snprintf(found->path, sizeof(found->path), "%s", path);
 }
 
@@ -139,7 +142,7 @@ static void visit(const char *path, void *arg)
     }
     if ((gathering->local->job == NULL) ||
         (strcmp(gathering->local->job, image.job) == 0)) {
-        add_found(gathering, path, &name, &st, image.alive);
+        add_found(gathering, path, &name, &st, &image);
     }
     free(image.data);
 }
@@ -159,8 +162,21 @@ static int group_order(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Groups the files by process. The names of a process's files have a common
- * prefix, and the list is sorted by name. */
+static int found_order(const void *a, const void *b)
+{
+    const found_t *x = a, *y = b;
+
+    if (x->name.pid != y->name.pid) {
+        return (x->name.pid > y->name.pid) - (x->name.pid < y->name.pid);
+    }
+    if (x->rank != y->rank) {
+        return (x->rank > y->rank) - (x->rank < y->rank);
+    }
+    return strcmp(x->path, y->path);
+}
+
+/* Groups the files by process. Processes in different PID namespaces may have
+ * the same pid, but ranks of a job are different. */
 static void make_groups(gathering_t *gathering)
 {
     group_t *group = NULL;
@@ -171,11 +187,17 @@ static void make_groups(gathering_t *gathering)
         gathering->ret = -ENOMEM;
         return;
     }
+    if (gathering->num_found > 0) {
+        qsort(gathering->found, gathering->num_found, sizeof(*gathering->found),
+              found_order);
+    }
     for (unsigned i = 0; i < gathering->num_found; ++i) {
         const found_t *found = &gathering->found[i];
+        const found_t *first =
+            (group != NULL) ? &gathering->found[group->first] : NULL;
 
-        if ((group == NULL) ||
-            (gathering->found[group->first].name.pid != found->name.pid)) {
+        if ((first == NULL) || (first->name.pid != found->name.pid) ||
+            (first->rank != found->rank)) {
             group = &gathering->groups[gathering->num_groups++];
             group->first = i;
         }
@@ -250,7 +272,8 @@ static int sample_earlier(gathering_t *gathering)
 static void add_process(gathering_t *gathering, const group_t *group,
                         uint64_t elapsed_ns)
 {
-    unsigned pid = gathering->found[group->first].name.pid;
+    const found_t *first = &gathering->found[group->first];
+    unsigned pid = first->name.pid;
     proc_threads_t now = proc_threads(pid);
     proc_shares_t shares = proc_shares(&group->before, &now, elapsed_ns);
     collect_process_t *process = collect_host_add_process(gathering->host);
@@ -259,10 +282,13 @@ static void add_process(gathering_t *gathering, const group_t *group,
         gathering->ret = -ENOMEM;
         return;
     }
-    *process = (collect_process_t){.pid = pid,
-                                   .state = proc_state(pid),
-                                   .run = shares.run,
-                                   .delay = shares.delay};
+    *process = (collect_process_t){
+        .pid = pid, .rank = first->rank, .state = '?', .run = -1, .delay = -1};
+    if (proc_is_owner(pid, first->path)) {
+        process->state = proc_state(pid);
+        process->run = shares.run;
+        process->delay = shares.delay;
+    }
 }
 
 /* Moves the files of *from to the host. */

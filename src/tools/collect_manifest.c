@@ -107,11 +107,13 @@ void collect_manifest_cleanup(collect_manifest_t *manifest)
 
 unsigned collect_host_count(const collect_host_t *host)
 {
-    unsigned count = 0, last = 0;
+    unsigned count = 0, last = 0, running = 0;
 
-    /* The files of a process are adjacent. */
+    /* The files of a process are adjacent, and the order of the processes is
+     * that of their files. Several running processes may have the same pid. */
     for (unsigned i = 0; i < host->num_files; ++i) {
         mrail_tele_name_t name;
+        unsigned more = 0;
         int is_earlier;
 
         if ((collect_file_parse(host->files[i].name, &name, &is_earlier) ==
@@ -119,6 +121,12 @@ unsigned collect_host_count(const collect_host_t *host)
             !is_earlier && ((count == 0) || (name.pid != last))) {
             last = name.pid;
             ++count;
+            while ((running < host->num_processes) &&
+                   (host->processes[running].pid == name.pid)) {
+                count += more;
+                more = 1;
+                ++running;
+            }
         }
     }
     return count;
@@ -160,6 +168,7 @@ static void write_processes(mrail_json_t *json, const collect_host_t *host)
         mrail_json_newline(json);
         mrail_json_object(json, NULL);
         mrail_json_uint(json, "pid", process->pid);
+        mrail_json_int(json, "rank", process->rank);
         mrail_json_string(json, "state", (char[]){process->state, '\0'});
         write_share(json, "runs", process->run);
         write_share(json, "waits", process->delay);
@@ -346,6 +355,9 @@ static void parse_process(parsing_t *parsing, const cJSON *item,
         return;
     }
     process->pid = (uint32_t)take_uint(parsing, item, "pid", UINT32_MAX);
+    process->rank = cJSON_HasObjectItem(item, "rank")
+                        ? (int32_t)take_int(parsing, item, "rank", INT32_MAX)
+                        : COLLECT_ANY_RANK;
     take_text(parsing, item, "state", state, sizeof(state));
     process->state = (state[0] == '\0') ? '?' : state[0];
     process->run = take_share(item, "runs");

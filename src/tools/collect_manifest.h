@@ -42,10 +42,14 @@ typedef struct collect_file {
     void *data;    /* an image (image.h); NULL after collect_manifest_parse() */
 } collect_file_t;
 
+/* The rank of a process in an archive that does not contain ranks. */
+#define COLLECT_ANY_RANK INT32_MIN
+
 /* A process that was running; see proc.h. */
 typedef struct collect_process {
     uint32_t pid;
-    char state;
+    int32_t rank;      /* -1 if there is no job */
+    char state;        /* '?' if unknown */
     double run, delay; /* negative if unknown */
 } collect_process_t;
 

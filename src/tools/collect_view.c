@@ -396,13 +396,16 @@ static const collect_host_t *host_of(const collect_view_t *view, int host)
 }
 
 const collect_process_t *collect_view_process(const collect_view_t *view,
-                                              int index, unsigned pid)
+                                              int index, unsigned pid, int rank)
 {
     const collect_host_t *host = host_of(view, index);
 
     for (unsigned i = 0; (host != NULL) && (i < host->num_processes); ++i) {
-        if (host->processes[i].pid == pid) {
-            return &host->processes[i];
+        const collect_process_t *process = &host->processes[i];
+
+        if ((process->pid == pid) &&
+            ((process->rank == rank) || (process->rank == COLLECT_ANY_RANK))) {
+            return process;
         }
     }
     return NULL;

@@ -37,7 +37,7 @@ void collect_view_close(collect_view_t *view);
 
 /* Returns a process on a host, or NULL if it was not running. */
 const collect_process_t *collect_view_process(const collect_view_t *view,
-                                              int host, unsigned pid);
+                                              int host, unsigned pid, int rank);
 
 /* Returns the time of a host's last samples, on the clock of the view. */
 uint64_t collect_view_time(const collect_view_t *view, int host);

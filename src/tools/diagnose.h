@@ -1,14 +1,15 @@
 /*
  * mrail diagnose finds the rank, rail, uplink or path that delays a job.
  *
- *   diagnose.c         options, jobs
- *   diagnose_read.c    a snapshot of a job: files, /proc
- *   diagnose_rails.c   the part of it that concerns rails and paths
- *   diagnose_check.c   from a snapshot to findings: processes, rails, paths
- *   diagnose_uplinks.c the same for uplinks
- *   diagnose_calls.c   the same for MPI calls, with diagnose_hang.c and
- *                      diagnose_late.c
- *   diagnose_show.c    findings as text and as JSON
+ *   diagnose.c              options, jobs
+ *   diagnose_read.c         a snapshot of a job: files, /proc
+ *   diagnose_rails.c        the part of it that concerns rails and paths
+ *   diagnose_check.c        from a snapshot to findings: processes
+ *   diagnose_check_rails.c  the same for rails and paths
+ *   diagnose_uplinks.c      the same for uplinks
+ *   diagnose_calls.c        the same for MPI calls, with diagnose_hang.c and
+ *                           diagnose_late.c
+ *   diagnose_show.c         findings as text and as JSON
  *
  * The sources of findings access no files and no clock: findings depend on the
  * snapshot alone. Sources: [ICCL] 3.4 and 6.
@@ -47,6 +48,15 @@ typedef struct diagnose_lane {
     uint64_t get_bytes; /* of the traffic; their data comes from the peer */
 } diagnose_lane_t;
 
+/* A peer to or from which the rank carried chunks. */
+typedef struct diagnose_exchange {
+    uint64_t peer;
+    uint64_t last_ns; /* time at which the last chunk was completed */
+} diagnose_exchange_t;
+
+/* If a rank has more peers, those with the latest chunks. */
+#define DIAGNOSE_EXCHANGES 256u
+
 /* A path that is retired. */
 typedef struct diagnose_path {
     uint64_t peer;
@@ -68,7 +78,8 @@ typedef struct diagnose_rank {
     /* Fractions of the sample time in which its threads ran, and waited for a
      * core; summed over threads. Negative if unknown. */
     double run, delay;
-    uint64_t last_ns; /* last update */
+    uint64_t start_ns; /* when its telemetry began; 0 if unknown */
+    uint64_t last_ns;  /* last update */
     /* Two samples of the calls, or NULL if unknown. */
     const mrail_calls_t *calls, *earlier;
     uint64_t id; /* peer id of this process, or 0 if unknown */
@@ -76,6 +87,8 @@ typedef struct diagnose_rank {
     unsigned num_rails;
     diagnose_lane_t lanes[MRAIL_PAGE_LANES];
     unsigned num_lanes;
+    diagnose_exchange_t exchanges[DIAGNOSE_EXCHANGES];
+    unsigned num_exchanges;
     diagnose_path_t paths[DIAGNOSE_PATHS];
     unsigned num_paths;
 } diagnose_rank_t;
@@ -116,12 +129,15 @@ typedef struct diagnose_cause_text {
 
 extern const diagnose_cause_text_t diagnose_causes[DIAGNOSE_NUM_CAUSES];
 
+#define DIAGNOSE_SUBJECT 144
+
 typedef struct diagnose_finding {
     diagnose_cause_t cause;
-    int rank;         /* -1 for no particular rank */
-    unsigned ranks;   /* UPLINK_SLOW: number of ranks that see it */
-    char subject[64]; /* "rank 3", "rail mlx5_0:1" */
-    char evidence[400];
+    int rank;       /* -1 for no particular rank */
+    unsigned ranks; /* UPLINK_SLOW: number of ranks that see it */
+    /* "rank 3", "rail mlx5_0:1"; in an archive, "rail mlx5_0:1 of HOST" */
+    char subject[DIAGNOSE_SUBJECT];
+    char evidence[480];
 } diagnose_finding_t;
 
 #define DIAGNOSE_FINDINGS 32u
@@ -148,15 +164,32 @@ diagnose_finding_t *diagnose_add(diagnose_report_t *report,
                                  const char *subject, const char *format, ...)
     MRAIL_PRINTF(5, 6);
 
+/* Removes ranks of earlier runs of a job, which remain if a batch system starts
+ * a killed job again under the same name. These ranks have ended, and another
+ * process has the same rank, or the running processes began later. Keeps the
+ * order, and returns the new number of ranks. */
+unsigned diagnose_drop_earlier(diagnose_rank_t *ranks, unsigned count);
+
 /* Returns the rank with this peer id, or NULL if the snapshot has none. */
 const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,
                                      uint64_t id);
+
+/* Findings about rails and paths. Those about uplinks must be in the report. */
+void diagnose_check_rails(const diagnose_snapshot_t *snapshot,
+                          diagnose_report_t *report);
 
 /* Findings about uplinks. Returns 0 or -ENOMEM. */
 int diagnose_check_uplinks(const diagnose_snapshot_t *snapshot,
                            diagnose_report_t *report);
 
-/* Writes "rank 3", or "peer ID" if no rank of the snapshot has this id. */
+/* Returns 1 if two ranks run on the same host. */
+int diagnose_is_same_host(const diagnose_rank_t *a, const diagnose_rank_t *b);
+
+/* Writes "rank 3" or, in an archive, "rank 3 on HOST". */
+#define DIAGNOSE_RANK_NAME 96
+void diagnose_rank_name(const diagnose_rank_t *rank, char *text, size_t size);
+
+/* Writes the name of a rank, or "peer ID" if no rank of the snapshot has this id. */
 void diagnose_peer_name(const diagnose_snapshot_t *snapshot, uint64_t id,
                         char *text, size_t size);
 
@@ -202,8 +235,9 @@ typedef struct diagnose_gaps {
 } diagnose_gaps_t;
 diagnose_gaps_t diagnose_gaps(const mrail_calls_comm_t *comm);
 
-/* Adds records of the trace ring to the traffic of a rank's rails and lanes.
- * Only the chunks of the last seconds count. Sorts the records in place. */
+/* Adds records of the trace ring to the exchanges of a rank, and to the traffic
+ * of its rails and lanes. For traffic, only the chunks of the last seconds
+ * count. Sorts the records in place. */
 void diagnose_add_records(diagnose_rank_t *rank, mrail_ring_record_t *records,
                           unsigned count);
 

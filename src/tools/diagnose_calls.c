@@ -65,18 +65,24 @@ void diagnose_add_compute(const diagnose_check_t *check,
                  rank->rank, NULL,
                  "%s; it left its last collective %.1f s ago, is in state %c, "
                  "and waited for a core during %.0f %% of the time in which it "
-                 "could have run",
-                 reason, left_s, rank->state, 100 * delay);
+                 "could have run%s",
+                 reason, left_s, rank->state, 100 * delay,
+                 mrail_calls_has_waits(rank->calls)
+                     ? ""
+                     : "; or it waits for a message, which this job does not "
+                       "record");
 }
 
 /* ---- wait ---- */
 
 /* Returns the rank to which a rank waits to send a message, or from which it
- * waits to receive one. Returns NULL if there is none, if it is unknown, or if
- * the wait is still shorter than --wait. */
+ * waits to receive one. Returns NULL if there is none, if it is unknown, if two
+ * jobs of the same name have such a rank, or if the wait is still shorter than
+ * --wait. */
 static const diagnose_rank_t *awaited(const diagnose_check_t *check,
                                       const diagnose_rank_t *rank)
 {
+    const diagnose_rank_t *found = NULL;
     const mrail_calls_wait_t *wait;
     uint64_t id;
 
@@ -97,25 +103,98 @@ static const diagnose_rank_t *awaited(const diagnose_check_t *check,
              ++k) {
             if ((other->calls->comms[k].id == id) &&
                 (other->calls->comms[k].rank == (uint32_t)wait->peer)) {
-                return other;
+                if ((found != NULL) && (found != other)) {
+                    return NULL;
+                }
+                found = other;
             }
         }
     }
-    return NULL;
+    return found;
 }
 
-/* Returns 1 if a chain of waits leads back to the rank. */
+/* Returns 1 if one rank sends the message for which the other one waits. */
+static int is_match(const mrail_calls_t *sender, const mrail_calls_t *receiver)
+{
+    const mrail_calls_wait_t *send = &sender->wait, *receive = &receiver->wait;
+    const mrail_calls_comm_t *to, *from;
+
+    if (!mrail_calls_is_waiting(sender) || !mrail_calls_is_waiting(receiver) ||
+        (send->comm >= MRAIL_CALLS_COMMS) ||
+        (receive->comm >= MRAIL_CALLS_COMMS)) {
+        return 0;
+    }
+    from = &sender->comms[send->comm];
+    to = &receiver->comms[receive->comm];
+    return (send->kind == MRAIL_CALLS_SEND) &&
+           ((receive->kind == MRAIL_CALLS_RECV) ||
+            (receive->kind == MRAIL_CALLS_PROBE)) &&
+           (from->id == to->id) && (send->peer == (int32_t)to->rank) &&
+           (receive->peer == (int32_t)from->rank) &&
+           ((receive->tag < 0) || (receive->tag == send->tag)); /* any tag */
+}
+
+/* Returns 1 if a rank completed a chunk to or from a peer within --wait. */
+static int has_traffic(const diagnose_check_t *check,
+                       const diagnose_rank_t *rank, uint64_t peer)
+{
+    for (unsigned i = 0; i < rank->num_exchanges; ++i) {
+        const diagnose_exchange_t *exchange = &rank->exchanges[i];
+
+        if ((exchange->peer == peer) &&
+            (exchange->last_ns + check->snapshot->patience_ns >
+             check->now_ns)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns 1 if a port of a rank is down, or a path to the peer is retired. */
+static int has_failure(const diagnose_rank_t *rank, uint64_t peer)
+{
+    for (unsigned i = 0; i < rank->num_rails; ++i) {
+        if (rank->rails[i].is_down) {
+            return 1;
+        }
+    }
+    for (unsigned i = 0; i < rank->num_paths; ++i) {
+        if (rank->paths[i].peer == peer) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns 1 if the wait of a rank for another one may end by itself: one sends
+ * what the other receives, data moves between them, or a failed rail delays the
+ * data. Two ranks that exchange long messages wait for each other as well. */
+static int may_end(const diagnose_check_t *check, const diagnose_rank_t *rank,
+                   const diagnose_rank_t *other)
+{
+    return is_match(rank->calls, other->calls) ||
+           is_match(other->calls, rank->calls) ||
+           has_traffic(check, rank, other->id) ||
+           has_traffic(check, other, rank->id) ||
+           has_failure(rank, other->id) || has_failure(other, rank->id);
+}
+
+/* Returns 1 if a chain of waits that do not end leads back to the rank. */
 static int is_cycle(const diagnose_check_t *check, const diagnose_rank_t *rank)
 {
-    const diagnose_rank_t *next = awaited(check, rank);
+    const diagnose_rank_t *at = rank, *next;
 
-    for (unsigned i = 0; (next != NULL) && (next != rank); ++i) {
-        if (i == check->snapshot->num_ranks) {
+    for (unsigned i = 0; i < check->snapshot->num_ranks; ++i) {
+        next = awaited(check, at);
+        if ((next == NULL) || may_end(check, at, next)) {
             return 0;
         }
-        next = awaited(check, next);
+        if (next == rank) {
+            return 1;
+        }
+        at = next;
     }
-    return next == rank;
+    return 0;
 }
 
 static void check_wait(const diagnose_check_t *check,
@@ -139,7 +218,8 @@ static void check_wait(const diagnose_check_t *check,
         diagnose_add(check->report, DIAGNOSE_MISMATCH, peer->rank, NULL,
                      "%s, and it waits for that rank in turn", reason);
     } else if ((diagnose_inside_of(peer->calls) == NULL) &&
-               !mrail_calls_is_waiting(peer->calls)) {
+               !mrail_calls_is_waiting(peer->calls) &&
+               mrail_calls_has_waits(peer->calls)) {
         diagnose_add_compute(check, peer, reason);
     }
 }
@@ -188,10 +268,22 @@ static unsigned collect(const diagnose_snapshot_t *snapshot,
     return count;
 }
 
+/* Returns 1 if two members have the same rank: two jobs of the same name run at
+ * the same time, and the group is not one communicator. */
+static int is_ambiguous(const diagnose_group_t *group)
+{
+    for (unsigned i = 1; i < group->count; ++i) {
+        if (group->members[i].comm->rank == group->members[i - 1].comm->rank) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void check_group(const diagnose_check_t *check,
                         const diagnose_group_t *group, uint64_t *scratch)
 {
-    if (!diagnose_check_order(check, group)) {
+    if (!is_ambiguous(group) && !diagnose_check_order(check, group)) {
         diagnose_check_hang(check, group);
         diagnose_check_late(check, group, scratch);
     }

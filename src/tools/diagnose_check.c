@@ -5,18 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rail is slow if its rate is below this fraction of the other rails' rate.
- * The chunks of a process share its rails, so the rates of healthy rails differ
- * by less. */
-#define SLOW 0.5
-/* A rail that carries more than this multiple of the other rails' bytes is not
- * slow. */
-#define SLOW_LOAD 1.5
-/* A rail that has carried less than this has no measured rate. */
-#define MIN_BYTES (1u << 20)
-#define MIN_CHUNKS 8u
-#define MIN_BUSY_NS (20 * MRAIL_NS_PER_MS)
-
 /* A rank is starved if it waits for a core for more than the first fraction of
  * its time, and three quarters of the other ranks wait for less than the
  * second. The gap between the two fractions is necessary because the waiting
@@ -103,6 +91,49 @@ static int any_alive(const diagnose_snapshot_t *snapshot)
     return 0;
 }
 
+/* Returns 1 if the rank has ended, and belongs to an earlier run of the job.
+ * lives_from_ns: start of the first of the running processes. */
+static int is_earlier(const diagnose_rank_t *ranks, unsigned count,
+                      const diagnose_rank_t *rank, uint64_t lives_from_ns)
+{
+    if (rank->alive || (rank->rank < 0)) {
+        return 0; /* processes without a rank do not replace each other */
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        if ((ranks[i].rank == rank->rank) &&
+            (ranks[i].alive || (ranks[i].last_ns > rank->last_ns))) {
+            return 1;
+        }
+    }
+    return rank->last_ns < lives_from_ns;
+}
+
+unsigned diagnose_drop_earlier(diagnose_rank_t *ranks, unsigned count)
+{
+    uint64_t lives_from_ns = UINT64_MAX;
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < count; ++i) {
+        if (ranks[i].alive) {
+            lives_from_ns = MRAIL_MIN(lives_from_ns, ranks[i].start_ns);
+        }
+    }
+    if (lives_from_ns == UINT64_MAX) {
+        lives_from_ns = 0;
+    }
+    /* The ranks from `i` on are complete, and so are those that were kept. */
+    for (unsigned i = 0; i < count; ++i) {
+        if (!is_earlier(ranks, kept, &ranks[i], lives_from_ns) &&
+            !is_earlier(ranks + i, count - i, &ranks[i], lives_from_ns)) {
+            if (kept != i) {
+                ranks[kept] = ranks[i];
+            }
+            ++kept;
+        }
+    }
+    return kept;
+}
+
 /* Adds findings for processes that exited before the other processes, or that
  * are stopped. These findings do not require further evidence. If all processes
  * have exited, names the processes that exited long before the last one. */
@@ -178,156 +209,7 @@ static void check_cores(const diagnose_snapshot_t *snapshot,
     }
 }
 
-/* ---- rails and paths ---- */
-
-static int is_measured(const diagnose_rail_t *rail)
-{
-    return (rail->traffic.bytes >= MIN_BYTES) &&
-           (rail->traffic.chunks >= MIN_CHUNKS) &&
-           (rail->traffic.busy_ns >= MIN_BUSY_NS);
-}
-
-/* Returns the rate as a fraction of the port's rate, so that rails with
- * different ports can be compared. */
-static double speed_of(const diagnose_rail_t *rail)
-{
-    return diagnose_rate(&rail->traffic) / (double)MRAIL_MAX(rail->nominal, 1u);
-}
-
-/* Returns the bytes, divided by the port's rate. */
-static double load_of(const diagnose_rail_t *rail)
-{
-    return (double)rail->traffic.bytes / (double)MRAIL_MAX(rail->nominal, 1u);
-}
-
-/* Returns the median of a value over the other measured rails of a rank, or 0 if
- * there are none. */
-static double median_of_others(const diagnose_rank_t *rank, unsigned self,
-                               double (*value)(const diagnose_rail_t *rail))
-{
-    double values[MRAIL_PAGE_RAILS];
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < rank->num_rails; ++i) {
-        if ((i != self) && is_measured(&rank->rails[i])) {
-            values[count++] = value(&rank->rails[i]);
-        }
-    }
-    if (count == 0) {
-        return 0;
-    }
-    qsort(values, count, sizeof(*values), diagnose_double_order);
-    return values[count / 2];
-}
-
-/* Lanes pull chunks, so a slow rail carries less than the other rails. A rail
- * that carries more is not slow, but busy with the chunks of other ranks. */
-static int is_slow_rail(const diagnose_rank_t *rank, unsigned index)
-{
-    const diagnose_rail_t *rail = &rank->rails[index];
-
-    return is_measured(rail) &&
-           (speed_of(rail) < SLOW * median_of_others(rank, index, speed_of)) &&
-           (load_of(rail) <=
-            SLOW_LOAD * median_of_others(rank, index, load_of));
-}
-
-/* A rail as seen by several ranks. */
-typedef struct rail_votes {
-    const char *name;
-    unsigned measured, slow, down;
-    const diagnose_rank_t *first; /* a rank for which it is slow or down */
-    double rate, speed_of_others; /* values at that rank */
-    uint64_t nominal;
-} rail_votes_t;
-
-static void rail_vote(rail_votes_t *votes, const diagnose_rank_t *rank,
-                      unsigned index)
-{
-    const diagnose_rail_t *rail = &rank->rails[index];
-    double others = median_of_others(rank, index, speed_of);
-    int is_slow = is_slow_rail(rank, index);
-
-    votes->measured += is_measured(rail) && (others > 0);
-    votes->slow += is_slow;
-    votes->down += rail->is_down;
-    if ((is_slow || rail->is_down) && (votes->first == NULL)) {
-        votes->first = rank;
-        votes->rate = diagnose_rate(&rail->traffic);
-        votes->speed_of_others = others;
-        votes->nominal = MRAIL_MAX(rail->nominal, 1u);
-    }
-}
-
-static rail_votes_t rail_count(const diagnose_snapshot_t *snapshot,
-                               const char *name)
-{
-    rail_votes_t votes = {.name = name};
-
-    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
-        const diagnose_rank_t *rank = &snapshot->ranks[i];
-
-        for (unsigned k = 0; k < rank->num_rails; ++k) {
-            if (strcmp(rank->rails[k].name, name) == 0) {
-                rail_vote(&votes, rank, k);
-            }
-        }
-    }
-    return votes;
-}
-
-/* Returns 1 if an uplink of the rail is slow, which delays the rail. If more
- * ranks see the slow rail than the slow uplink, the rail has another cause. */
-static int has_slow_uplink(const diagnose_report_t *report, const char *rail,
-                           unsigned ranks)
-{
-    for (unsigned i = 0; i < report->num_findings; ++i) {
-        const diagnose_finding_t *finding = &report->findings[i];
-        const char *of = strstr(finding->subject, " of rail ");
-
-        if ((finding->cause == DIAGNOSE_UPLINK_SLOW) && (of != NULL) &&
-            (finding->ranks >= ranks) &&
-            (strcmp(of + strlen(" of rail "), rail) == 0)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-static void check_rail(const diagnose_snapshot_t *snapshot, const char *name,
-                       diagnose_report_t *report)
-{
-    rail_votes_t votes = rail_count(snapshot, name);
-    char subject[64];
-
-    snprintf(subject, sizeof(subject), "rail %s", name);
-    if (votes.down > 0) {
-        diagnose_add(
-            report, DIAGNOSE_RAIL_DOWN, votes.first->rank, subject,
-            "its port is down at %u rank%s, first at rank %d; the other rails "
-            "carry its traffic",
-            votes.down, (votes.down == 1) ? "" : "s", votes.first->rank);
-    } else if ((votes.slow > 0) && (2 * votes.slow >= votes.measured) &&
-               !has_slow_uplink(report, name, votes.slow)) {
-        diagnose_add(report, DIAGNOSE_RAIL_SLOW, votes.first->rank, subject,
-                     "at rank %d it carried %.1f MB/s while work was "
-                     "outstanding; at the speed of the other rails, it would "
-                     "carry %.1f MB/s; %u of %u ranks agree",
-                     votes.first->rank, votes.rate / 1e6,
-                     votes.speed_of_others * (double)votes.nominal / 1e6,
-                     votes.slow, votes.measured);
-    }
-}
-
-static void check_rails(const diagnose_snapshot_t *snapshot,
-                        diagnose_report_t *report)
-{
-    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
-        for (unsigned k = 0; k < snapshot->ranks[i].num_rails; ++k) {
-            check_rail(snapshot, snapshot->ranks[i].rails[k].name, report);
-        }
-    }
-}
+/* ---- ranks ---- */
 
 const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,
                                      uint64_t id)
@@ -340,55 +222,31 @@ const diagnose_rank_t *diagnose_peer(const diagnose_snapshot_t *snapshot,
     return NULL;
 }
 
+int diagnose_is_same_host(const diagnose_rank_t *a, const diagnose_rank_t *b)
+{
+    return (a->host == b->host) || ((a->host != NULL) && (b->host != NULL) &&
+                                    (strcmp(a->host, b->host) == 0));
+}
+
+void diagnose_rank_name(const diagnose_rank_t *rank, char *text, size_t size)
+{
+    if (rank->host != NULL) {
+        snprintf(text, size, "rank %d on %s", rank->rank, rank->host);
+    } else {
+        snprintf(text, size, "rank %d", rank->rank);
+    }
+}
+
 void diagnose_peer_name(const diagnose_snapshot_t *snapshot, uint64_t id,
                         char *text, size_t size)
 {
     const diagnose_rank_t *peer = diagnose_peer(snapshot, id);
 
     if (peer != NULL) {
-        snprintf(text, size, "rank %d", peer->rank);
+        diagnose_rank_name(peer, text, size);
     } else {
         snprintf(text, size, "peer %016llx", (unsigned long long)id);
     }
-}
-
-/* Returns 1 if the retired path has another cause: its peer cannot answer, or a
- * port is down. */
-static int is_explained(const diagnose_rank_t *rank,
-                        const diagnose_path_t *path,
-                        const diagnose_rank_t *peer)
-{
-    return ((peer != NULL) &&
-            (!peer->alive || (peer->state == 'T') || (peer->state == 't'))) ||
-           ((path->rail >= 0) && rank->rails[path->rail].is_down) ||
-           ((path->rail >= 0) && (peer != NULL) &&
-            ((unsigned)path->rail < peer->num_rails) &&
-            peer->rails[path->rail].is_down);
-}
-
-static void check_path(const diagnose_snapshot_t *snapshot,
-                       const diagnose_rank_t *rank, const diagnose_path_t *path,
-                       diagnose_report_t *report)
-{
-    const diagnose_rank_t *peer = diagnose_peer(snapshot, path->peer);
-    char subject[64], other[32];
-
-    if (!rank->alive || (rank->state == 'T') ||
-        is_explained(rank, path, peer)) {
-        return;
-    }
-    if (path->rail >= 0) {
-        snprintf(subject, sizeof(subject), "rail %s",
-                 rank->rails[path->rail].name);
-    } else {
-        snprintf(subject, sizeof(subject), "path %u", path->slot);
-    }
-    diagnose_peer_name(snapshot, path->peer, other, sizeof(other));
-    diagnose_add(report, DIAGNOSE_PATH, rank->rank, subject,
-                 "path %u from rank %d to %s has carried nothing for %.1f s "
-                 "(%s), although the port is up",
-                 path->slot, rank->rank, other, (double)path->ago_ns / 1e9,
-                 path->event);
 }
 
 int diagnose_check(const diagnose_snapshot_t *snapshot,
@@ -402,13 +260,7 @@ int diagnose_check(const diagnose_snapshot_t *snapshot,
     if (ret != 0) {
         return ret;
     }
-    check_rails(snapshot, report);
-    for (unsigned i = 0; i < snapshot->num_ranks; ++i) {
-        for (unsigned k = 0; k < snapshot->ranks[i].num_paths; ++k) {
-            check_path(snapshot, &snapshot->ranks[i],
-                       &snapshot->ranks[i].paths[k], report);
-        }
-    }
+    diagnose_check_rails(snapshot, report);
     ret = diagnose_check_calls(snapshot, report);
     check_cores(snapshot, report);
     qsort(report->findings, report->num_findings, sizeof(*report->findings),

@@ -56,7 +56,8 @@ typedef struct hang {
     uint64_t since;
     const diagnose_member_t *first; /* the rank that has waited longest */
     unsigned num_waiting;
-    char waiting[96]; /* list of ranks */
+    unsigned num_absent; /* ranks that neither wait nor are in a collective */
+    char waiting[96];    /* list of ranks */
 } hang_t;
 
 /* Finds the last call in which ranks wait. Returns 0 if there is none. */
@@ -93,6 +94,16 @@ static int find_hang(const diagnose_check_t *check,
     return count != 0;
 }
 
+/* Returns 1 if a rank has not entered the call, and is not known to wait. */
+static int is_absent(const diagnose_member_t *member, const hang_t *hang)
+{
+    const mrail_calls_t *calls = member->rank->calls;
+
+    return (member->comm->entered < hang->number) &&
+           (diagnose_inside_of(calls) == NULL) &&
+           !mrail_calls_is_waiting(calls);
+}
+
 /* Adds a finding about a rank that has not entered the call. Returns 0 if it
  * waits elsewhere. */
 static int check_absent(const diagnose_check_t *check,
@@ -105,9 +116,11 @@ static int check_absent(const diagnose_check_t *check,
         (rank->state == 't')) {
         return 1; /* the rank already has a finding */
     }
-    if ((diagnose_inside_of(rank->calls) != NULL) ||
-        mrail_calls_is_waiting(rank->calls)) {
+    if (!is_absent(member, hang)) {
         return 0;
+    }
+    if (!mrail_calls_has_waits(rank->calls) && (hang->num_absent > 1)) {
+        return 1; /* it may wait for a message of another one of them */
     }
     mrail_calls_name(call, hang->record->kind);
     snprintf(reason, sizeof(reason),
@@ -164,6 +177,9 @@ void diagnose_check_hang(const diagnose_check_t *check,
 
     if (!find_hang(check, group, &hang)) {
         return;
+    }
+    for (unsigned i = 0; i < group->count; ++i) {
+        hang.num_absent += (unsigned)is_absent(&group->members[i], &hang);
     }
     for (unsigned i = 0; i < group->count; ++i) {
         const diagnose_member_t *member = &group->members[i];

@@ -81,7 +81,8 @@ static uint64_t computed_by_others(const diagnose_group_t *group, unsigned self,
     return scratch[count / 2];
 }
 
-/* The range of calls for which all members still have records. */
+/* The range of calls for which all members still have records. It is empty if
+ * more calls were made while the members' files were read one after another. */
 typedef struct window {
     uint64_t from, to;
     uint64_t length_ns;
@@ -221,8 +222,17 @@ static void add_late(const diagnose_check_t *check,
         100 * diagnose_delay_share(member->rank));
 }
 
+/* Returns 1 if two samples of a rank have sums of enough calls. */
+static int has_sums(const diagnose_member_t *member)
+{
+    return (member->earlier != NULL) &&
+           (member->comm->computed >= member->earlier->computed) &&
+           (member->comm->entered > member->earlier->entered + LATE_MIN_CALLS);
+}
+
 /* Compares the sums of two samples. This is necessary if calls are so frequent
- * that the records cover too short a period. */
+ * that the records cover too short a period, or those of all members no common
+ * one. Only the samples of one host are from the same period. */
 static void check_late_by_sums(const diagnose_check_t *check,
                                const diagnose_group_t *group, unsigned self,
                                uint64_t *scratch)
@@ -234,19 +244,23 @@ static void check_late_by_sums(const diagnose_check_t *check,
     for (unsigned i = 0; i < group->count; ++i) {
         const diagnose_member_t *other = &group->members[i];
 
-        if ((other->earlier == NULL) ||
-            (other->comm->computed < other->earlier->computed)) {
+        if (!diagnose_is_same_host(member->rank, other->rank)) {
+            continue;
+        }
+        if (!has_sums(other)) {
             return;
         }
         if (i != self) {
             scratch[count++] = other->comm->computed - other->earlier->computed;
         }
     }
+    if (count == 0) {
+        return;
+    }
     qsort(scratch, count, sizeof(*scratch), uint64_order);
     others = (double)scratch[count / 2] / 1e9;
     own = (double)(member->comm->computed - member->earlier->computed) / 1e9;
-    if ((total_s > 0) && (own - others > LATE * total_s) &&
-        (member->comm->entered > member->earlier->entered + LATE_MIN_CALLS)) {
+    if ((total_s > 0) && (own - others > LATE * total_s)) {
         add_late(check, group, self,
                  (late_t){MRAIL_MIN(own, total_s), others, total_s,
                           member->comm->entered - member->earlier->entered});
@@ -270,7 +284,7 @@ void diagnose_check_late(const diagnose_check_t *check,
 {
     window_t window = find_window(group);
 
-    if ((group->count < 2) || (window.length_ns == 0)) {
+    if (group->count < 2) {
         return;
     }
     for (unsigned i = 0; i < group->count; ++i) {

@@ -95,6 +95,31 @@ static void add_chunk(diagnose_traffic_t *traffic,
     *until_p = MRAIL_MAX(*until_p, record->done_ns);
 }
 
+/* Keeps the time of the last chunk of each peer. */
+static void add_exchange(diagnose_rank_t *rank,
+                         const mrail_ring_record_t *record)
+{
+    diagnose_exchange_t *oldest = &rank->exchanges[0];
+
+    for (unsigned i = 0; i < rank->num_exchanges; ++i) {
+        diagnose_exchange_t *exchange = &rank->exchanges[i];
+
+        if (exchange->peer == record->peer) {
+            exchange->last_ns = MRAIL_MAX(exchange->last_ns, record->done_ns);
+            return;
+        }
+        if (exchange->last_ns < oldest->last_ns) {
+            oldest = exchange;
+        }
+    }
+    if (rank->num_exchanges < DIAGNOSE_EXCHANGES) {
+        oldest = &rank->exchanges[rank->num_exchanges++];
+    } else if (oldest->last_ns > record->done_ns) {
+        return;
+    }
+    *oldest = (diagnose_exchange_t){record->peer, record->done_ns};
+}
+
 /* Returns the index of a record's lane, or num_lanes. */
 static unsigned lane_of(const diagnose_rank_t *rank,
                         const mrail_ring_record_t *record)
@@ -123,8 +148,11 @@ void diagnose_add_records(diagnose_rank_t *rank, mrail_ring_record_t *records,
         const mrail_ring_record_t *record = &records[i];
         unsigned lane;
 
-        if ((record->rail >= rank->num_rails) || !is_chunk(record) ||
-            (record->post_ns < from_ns)) {
+        if ((record->rail >= rank->num_rails) || !is_chunk(record)) {
+            continue;
+        }
+        add_exchange(rank, record);
+        if (record->post_ns < from_ns) {
             continue;
         }
         add_chunk(&rank->rails[record->rail].traffic, record,
@@ -255,7 +283,9 @@ static int take_path_event(const mrail_page_t *page,
         path->peer = peer;
         path->slot = slot;
         path->rail = rail_of(page, peer, slot);
-        path->ago_ns = page->update_ns - event->time_ns;
+        /* The event may be later than the last update of the page. */
+        path->ago_ns =
+            page->update_ns - MRAIL_MIN(page->update_ns, event->time_ns);
         snprintf(path->event, sizeof(path->event), "%s", reason);
     }
     return 1;

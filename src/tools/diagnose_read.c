@@ -10,8 +10,9 @@
 #include <time.h>
 
 typedef struct process {
-    char path[MRAIL_TELE_PATH]; /* path of the page, or "" */
-    mrail_page_t *page;         /* may be NULL */
+    char path
+        [MRAIL_TELE_PATH]; /* of the page or, without a page, of the calls */
+    mrail_page_t *page;    /* may be NULL */
     mrail_calls_t *calls, *earlier;
     int alive;
     int host; /* index in an archive, or -1 for this machine */
@@ -41,8 +42,10 @@ static void *allocate(const diagnose_reading_t *reading, size_t size)
 
 /* ---- files ---- */
 
+/* Returns the process of a file. Processes in different PID namespaces may have
+ * the same pid, but ranks of a job are different. */
 static process_t *process_of(diagnose_reading_t *reading, const char *path,
-                             unsigned pid, const char *job)
+                             unsigned pid, int rank, const char *job)
 {
     int host = mrail_tele_file_host(path);
     process_t *process;
@@ -53,8 +56,10 @@ static process_t *process_of(diagnose_reading_t *reading, const char *path,
             continue;
         }
         if (((process->calls != NULL) && (process->calls->pid == pid) &&
+             (process->calls->rank == rank) &&
              (strcmp(process->calls->job, job) == 0)) ||
             ((process->page != NULL) && (process->page->head.pid == pid) &&
+             (process->page->rank == rank) &&
              (strcmp(process->page->job, job) == 0))) {
             return process;
         }
@@ -93,11 +98,12 @@ static void read_calls(const char *path, void *arg)
         free(calls);
         return;
     }
-    process = process_of(reading, path, calls->pid, calls->job);
+    process = process_of(reading, path, calls->pid, calls->rank, calls->job);
     free(process->earlier);
     process->earlier = process->calls;
     process->calls = calls;
     process->alive = status == MRAIL_PAGE_ALIVE;
+    snprintf(process->path, sizeof(process->path), "%s", path);
     if ((process->earlier == NULL) && (reading->view == NULL)) {
         process->before = proc_threads(calls->pid);
     }
@@ -114,7 +120,7 @@ static void read_page(const char *path, void *arg)
         free(page);
         return;
     }
-    process = process_of(reading, path, page->head.pid, page->job);
+    process = process_of(reading, path, page->head.pid, page->rank, page->job);
     free(process->page);
     process->page = page;
     process->alive = status == MRAIL_PAGE_ALIVE;
@@ -221,6 +227,9 @@ static void fill_sample(const diagnose_reading_t *reading,
     proc_shares_t shares =
         proc_shares(&process->before, &now, reading->sample_ns);
 
+    if (!proc_is_owner(rank->pid, process->path)) {
+        return;
+    }
     rank->state = proc_state(rank->pid);
     rank->run = shares.run;
     rank->delay = shares.delay;
@@ -231,7 +240,7 @@ static void fill_sample_of_view(const collect_view_t *view,
                                 const process_t *process, diagnose_rank_t *rank)
 {
     const collect_process_t *sample =
-        collect_view_process(view, process->host, rank->pid);
+        collect_view_process(view, process->host, rank->pid, rank->rank);
 
     if (sample != NULL) {
         rank->state = sample->state;
@@ -248,14 +257,23 @@ static uint64_t sample_time(const diagnose_reading_t *reading,
                : reading->now_ns;
 }
 
-/* Returns the time at which a process that has exited was last active: the end
- * of its last collective, or the last update of its page. */
+/* Returns the time at which the telemetry of a process began. */
+static uint64_t start_of(const process_t *process)
+{
+    return (process->calls != NULL)
+               ? process->calls->start_ns
+               : process->page->start_ns - process->page->clock_offset_ns;
+}
+
+/* Returns the time at which a process that has exited was last active: its
+ * start, the end of its last collective, or the last update of its page. */
 static uint64_t last_sign(const process_t *process)
 {
-    uint64_t last_ns = 0;
+    uint64_t last_ns = start_of(process);
 
     if (process->page != NULL) {
-        last_ns = process->page->update_ns - process->page->clock_offset_ns;
+        last_ns = MRAIL_MAX(last_ns, process->page->update_ns -
+                                         process->page->clock_offset_ns);
     }
     for (unsigned i = 0; (process->calls != NULL) && (i < MRAIL_CALLS_COMMS);
          ++i) {
@@ -274,6 +292,7 @@ static void fill_rank(const diagnose_reading_t *reading,
     rank->run = rank->delay = -1;
     rank->calls = process->calls;
     rank->earlier = process->earlier;
+    rank->start_ns = start_of(process);
     rank->last_ns =
         process->alive ? sample_time(reading, process) : last_sign(process);
     if ((reading->view != NULL) && (process->host >= 0)) {
@@ -364,6 +383,7 @@ const char *diagnose_job(diagnose_reading_t *reading, unsigned index,
         }
     }
     qsort(reading->ranks, count, sizeof(*reading->ranks), rank_order);
+    count = diagnose_drop_earlier(reading->ranks, count);
     snapshot_p->ranks = reading->ranks;
     snapshot_p->num_ranks = count;
     snapshot_p->now_ns = snapshot_time(reading, count);

@@ -55,7 +55,8 @@ static activity_t activity_of(const diagnose_rank_t *rank)
         mrail_calls_name(activity.text, rank->calls->wait.kind);
         activity.since_ns = rank->calls->wait.since;
     } else {
-        snprintf(activity.text, sizeof(activity.text), "outside MPI");
+        snprintf(activity.text, sizeof(activity.text), "outside %s",
+                 mrail_calls_has_waits(rank->calls) ? "MPI" : "collectives");
         activity.since_ns = last->left;
     }
     return activity;

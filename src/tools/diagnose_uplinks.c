@@ -167,18 +167,20 @@ static void add_votes(uplink_votes_t *total, unsigned *count_p,
 static void add_uplink(const diagnose_snapshot_t *snapshot,
                        const uplink_votes_t *uplink, diagnose_report_t *report)
 {
-    char subject[64], peer[32];
+    char subject[DIAGNOSE_SUBJECT];
+    char own[DIAGNOSE_RANK_NAME], peer[DIAGNOSE_RANK_NAME];
     diagnose_finding_t *finding;
 
+    diagnose_rank_name(uplink->rank, own, sizeof(own));
     diagnose_peer_name(snapshot, uplink->lane->peer, peer, sizeof(peer));
     snprintf(subject, sizeof(subject), "uplink %d of rail %s", uplink->uplink,
              uplink->rail);
     finding = diagnose_add(
         report, DIAGNOSE_UPLINK_SLOW, uplink->rank->rank, subject,
-        "lane %u from rank %d to %s carried %.1f MB/s while work was "
+        "lane %u from %s to %s carried %.1f MB/s while work was "
         "outstanding, and the other lanes of this rail to that peer "
         "%.1f MB/s; at %u rank%s, %u of %u lanes of this uplink are slow",
-        uplink->lane->slot, uplink->rank->rank, peer,
+        uplink->lane->slot, own, peer,
         diagnose_rate(&uplink->lane->traffic) / 1e6, uplink->others / 1e6,
         uplink->ranks, (uplink->ranks == 1) ? "" : "s", uplink->slow,
         uplink->measured);

@@ -215,6 +215,7 @@ noinst_LTLIBRARIES += libmrail-diagnose.la
 libmrail_diagnose_la_SOURCES = src/tools/diagnose.h \
     src/tools/diagnose_calls.c src/tools/diagnose_calls.h \
     src/tools/diagnose_hang.c src/tools/diagnose_check.c \
+    src/tools/diagnose_check_rails.c \
     src/tools/diagnose_late.c src/tools/diagnose_rails.c \
     src/tools/diagnose_show.c src/tools/diagnose_uplinks.c
 mrail_diagnose_SOURCES = src/tools/diagnose.c src/tools/diagnose_read.c

@@ -4,6 +4,30 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+int proc_is_owner(unsigned pid, const char *path)
+{
+    const struct dirent *entry;
+    struct stat wanted, st;
+    char name[64];
+    int ret = 0;
+    DIR *dir;
+
+    snprintf(name, sizeof(name), "/proc/%u/fd", pid);
+    dir = opendir(name);
+    if (dir == NULL) {
+        return 0;
+    }
+    if (stat(path, &wanted) == 0) {
+        while (!ret && ((entry = readdir(dir)) != NULL)) {
+            ret = (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0) &&
+                  (st.st_dev == wanted.st_dev) && (st.st_ino == wanted.st_ino);
+        }
+    }
+    closedir(dir);
+    return ret;
+}
 
 /* Adds the times of a thread. Source: Documentation/scheduler/sched-stats.rst
  * of Linux. */

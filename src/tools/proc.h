@@ -10,6 +10,11 @@ typedef struct proc_threads {
     int is_known;
 } proc_threads_t;
 
+/* The pid in a telemetry file is that of the process's own PID namespace, where
+ * this machine's proc(5) may show another process. Returns 1 if the process with
+ * this pid has the file at `path` open, and 0 if not or if that is unknown. */
+int proc_is_owner(unsigned pid, const char *path);
+
 proc_threads_t proc_threads(unsigned pid);
 
 /* Returns the state as in proc_pid_stat(5), or '?' if unknown. */

@@ -79,8 +79,8 @@ while left > 0:
     left -= len(data)
 END
 
-# start HOST JOB [plans]: starts a process of a job on a host, until the script
-# ends.
+# start HOST JOB [plans | '' [RANKS]]: starts a process of a job on a host, until
+# the script ends.
 started=0
 start()
 {
@@ -93,7 +93,7 @@ start()
         behind) export MRAIL_TEST_CLOCK_S=-3600 LD_PRELOAD="$shim" ;;
         esac
         # shellcheck disable=SC2086 # the last word may be absent
-        exec "$build/exporter_pages" "$pages/$1" "$2" 1 2 4 ${3-} \
+        exec "$build/exporter_pages" "$pages/$1" "$2" "${4-1}" 2 4 ${3-} \
             <"$tmp/stdin.$started" >"$tmp/ready.$started"
     ) &
     # The process exits when its standard input ends.
@@ -189,6 +189,18 @@ expect_run 'this machine' 0 '1 of 1 hosts, 2 processes' "$collect" \
     -o "$tmp/here.tar.gz" --dir "$pages/n1"
 is 'the archive is private' 600 "$(stat -c %a "$tmp/here.tar.gz")"
 view here 0 'job alpha: 2 processes in the archive, 2 running' diagnose
+
+# Ranks in different PID namespaces may have the same process id.
+start same gamma '' 3
+expect_run 'ranks with the same process id' 0 '1 of 1 hosts, 3 processes' \
+    "$collect" -o "$tmp/same.tar.gz" --dir "$pages/same"
+for options in "--dir $pages/same" "--archive $tmp/same.tar.gz"; do
+    # shellcheck disable=SC2086
+    expect_run "diagnose ${options%% *}: ranks with the same process id" 0 \
+        'job gamma: 3 processes .*, 3 running' \
+        "$build/mrail-diagnose" $options
+    expect 'ranks with the same process id: each is in the table' "$tmp/out" '^ +2 '
+done
 expect_run 'an archive that exists' 1 'here.tar.gz exists; --force replaces it' \
     "$collect" -o "$tmp/here.tar.gz" --dir "$pages/n1"
 expect_run 'an archive is replaced with --force' 0 '2 processes' "$collect" --force \

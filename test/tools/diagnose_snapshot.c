@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-mrail_calls_t calls[RANKS], earlier[RANKS];
-diagnose_rank_t ranks[RANKS];
+mrail_calls_t calls[MAX_RANKS], earlier[MAX_RANKS];
+diagnose_rank_t ranks[MAX_RANKS];
 diagnose_snapshot_t snapshot;
 diagnose_report_t report;
 
@@ -48,6 +48,43 @@ int set_up(void **state)
         }
     }
     return 0;
+}
+
+mrail_calls_comm_t *comm_of(unsigned rank, unsigned index)
+{
+    return &calls[rank].comms[index];
+}
+
+void add(mrail_calls_comm_t *comm, uint32_t kind, int root, uint64_t entered_ns,
+         uint64_t left_ns)
+{
+    comm->records[comm->entered % MRAIL_CALLS_RECORDS] =
+        (mrail_calls_record_t){entered_ns, left_ns, kind, root};
+    ++comm->entered;
+    if (left_ns != 0) {
+        comm->left = comm->entered;
+        comm->last = left_ns;
+    }
+    if (comm->entered > MRAIL_CALLS_RECORDS) {
+        comm->first = comm->entered - MRAIL_CALLS_RECORDS;
+    }
+}
+
+void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        add(comm_of(i, 0), kind, -1, entered_ns, left_ns);
+    }
+}
+
+diagnose_rank_t *add_copy(unsigned rank)
+{
+    unsigned copy = snapshot.num_ranks++;
+
+    calls[copy] = calls[rank];
+    ranks[copy] = ranks[rank];
+    ranks[copy].calls = &calls[copy];
+    return &ranks[copy];
 }
 
 void check(void)

@@ -10,8 +10,8 @@
  * MPI_Alltoallv. With FIRST, the ranks begin at this number, and their trace
  * rings are full.
  *
- * All ranks have the same process id, so mrail diagnose takes them for one
- * process. For several ranks, start several programs.
+ * All ranks have the same process id, as ranks in different PID namespaces may
+ * have.
  */
 #include "config.h"
 #include "base/clock.h"

@@ -62,8 +62,9 @@ test_exporter_SOURCES = test/tools/test_exporter.c
 test_exporter_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_exporter_LDADD = libmrail-exporter.la libmrail-top.la \
     libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
-check_PROGRAMS += test_diagnose_rails
-TESTS += test_diagnose_rails
+check_PROGRAMS += test_diagnose_rails test_diagnose_messages \
+    test_diagnose_paths
+TESTS += test_diagnose_rails test_diagnose_messages test_diagnose_paths
 DIAGNOSE_TEST_LIBS = libmrail-diagnose.la libmrail-top.la \
     libmrail-orchestrator.la libmrail-telemetry.la libmrail-tool.la $(TEST_LIBS)
 test_diagnose_SOURCES = test/tools/test_diagnose.c \
@@ -76,6 +77,16 @@ test_diagnose_rails_SOURCES = test/tools/test_diagnose_rails.c \
 test_diagnose_rails_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
 test_diagnose_rails_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_diagnose_rails_LDADD = $(DIAGNOSE_TEST_LIBS)
+test_diagnose_paths_SOURCES = test/tools/test_diagnose_paths.c \
+    test/tools/diagnose_snapshot.c
+test_diagnose_paths_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
+test_diagnose_paths_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_diagnose_paths_LDADD = $(DIAGNOSE_TEST_LIBS)
+test_diagnose_messages_SOURCES = test/tools/test_diagnose_messages.c \
+    test/tools/diagnose_snapshot.c
+test_diagnose_messages_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/tools
+test_diagnose_messages_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_diagnose_messages_LDADD = $(DIAGNOSE_TEST_LIBS)
 check_PROGRAMS += test_collect test_collect_local
 TESTS += test_collect test_collect_local
 test_collect_local_SOURCES = test/tools/test_collect_local.c

@@ -35,6 +35,7 @@ static int make_dir(void **state)
         return -1;
     }
     snprintf(mrail_page_own(page)->job, COLLECT_JOB, "mine");
+    mrail_page_own(page)->rank = 0;
     mrail_page_update(page);
     return 0;
 }
@@ -104,6 +105,49 @@ static void path_of(char path[MRAIL_TELE_PATH], unsigned pid)
              (unsigned)geteuid(), pid);
 }
 
+/* Processes in different PID namespaces may have the same pid. */
+static void test_same_pid(void **state)
+{
+    mrail_calls_file_t other;
+    collect_host_t host;
+
+    assert_int_equal(mrail_calls_create(&other, dir, 8, "mine", 1, "program"),
+                     0);
+    host = gather("mine", 1u << 20);
+    assert_int_equal(host.num_files, 6);
+    assert_int_equal(host.num_processes, 2);
+    for (unsigned i = 0; i < 2; ++i) {
+        assert_int_equal(host.processes[i].pid, getpid());
+        assert_int_equal(host.processes[i].state, 'R');
+    }
+    assert_int_equal(host.processes[0].rank + host.processes[1].rank, 1);
+    assert_int_equal(collect_host_count(&host), 2);
+    collect_host_cleanup(&host);
+    mrail_calls_remove(&other);
+}
+
+/* In a file from another PID namespace, the pid is that of another process
+ * here. */
+static void test_other_namespace(void **state)
+{
+    char path[MRAIL_TELE_PATH];
+    collect_host_t host;
+
+    snprintf(path, sizeof(path), "%s/mrail-telemetry.%u.1.7.calls", dir,
+             (unsigned)geteuid());
+    assert_int_equal(rename(calls.file.path, path), 0);
+    calls.calls->pid = 1;
+    host = gather("mine", 1u << 20);
+    assert_int_equal(host.num_processes, 2);
+    for (unsigned i = 0; i < 2; ++i) {
+        const collect_process_t *process = &host.processes[i];
+
+        assert_int_equal(process->state, (process->pid == 1) ? '?' : 'R');
+        assert_true((process->run >= 0) == (process->pid != 1));
+    }
+    collect_host_cleanup(&host);
+}
+
 /* Links, pipes, other files and other names are counted and left out. */
 static void test_planted(void **state)
 {
@@ -155,6 +199,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_local),
+        TEST(test_same_pid),
+        TEST(test_other_namespace),
         TEST(test_planted),
         cmocka_unit_test(test_no_directory),
     };

@@ -11,35 +11,6 @@
 
 #define SEEDS 300u
 
-static mrail_calls_comm_t *comm_of(unsigned rank, unsigned index)
-{
-    return &calls[rank].comms[index];
-}
-
-/* Adds a call to a communicator. left_ns 0: the rank is still in it. */
-static void add(mrail_calls_comm_t *comm, uint32_t kind, int root,
-                uint64_t entered_ns, uint64_t left_ns)
-{
-    comm->records[comm->entered % MRAIL_CALLS_RECORDS] =
-        (mrail_calls_record_t){entered_ns, left_ns, kind, root};
-    ++comm->entered;
-    if (left_ns != 0) {
-        comm->left = comm->entered;
-        comm->last = left_ns;
-    }
-    if (comm->entered > MRAIL_CALLS_RECORDS) {
-        comm->first = comm->entered - MRAIL_CALLS_RECORDS;
-    }
-}
-
-/* All ranks make the call at the same time. */
-static void add_all(uint32_t kind, uint64_t entered_ns, uint64_t left_ns)
-{
-    for (unsigned i = 0; i < RANKS; ++i) {
-        add(comm_of(i, 0), kind, -1, entered_ns, left_ns);
-    }
-}
-
 /* ---- processes ---- */
 
 static void test_nothing(void **state)
@@ -78,6 +49,108 @@ static void test_ended_job(void **state)
     assert_none();
     ranks[1].last_ns = NOW - 5000 * MS;
     assert_one(DIAGNOSE_ENDED, "rank 1");
+}
+
+/* ---- two runs of the same name ---- */
+
+static void drop_earlier(void)
+{
+    snapshot.num_ranks = diagnose_drop_earlier(ranks, snapshot.num_ranks);
+}
+
+static diagnose_rank_t *add_ended(unsigned rank, uint64_t ago_ns)
+{
+    diagnose_rank_t *copy = add_copy(rank);
+
+    copy->alive = 0;
+    copy->state = '?';
+    copy->last_ns = NOW - ago_ns;
+    return copy;
+}
+
+/* A batch system starts a killed job again, under the same name. */
+static void test_started_again(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].start_ns = NOW - 60000 * MS;
+    }
+    add_ended(2, 300000 * MS);
+    add_ended(3, 300000 * MS)->rank = 17; /* was on this host before */
+    assert_int_equal(snapshot.num_ranks, RANKS + 2);
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_none();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        assert_int_equal(ranks[i].rank, i);
+        assert_true(ranks[i].alive);
+    }
+}
+
+/* The ended process comes first in the list, which is sorted by pid. */
+static void test_started_again_with_higher_pid(void **state)
+{
+    add_copy(2);
+    ranks[2].alive = 0;
+    ranks[2].last_ns = NOW - 300000 * MS;
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_int_equal(ranks[2].rank, 3);
+    assert_int_equal(ranks[3].rank, 2);
+    assert_none();
+}
+
+/* A rank of this run that has been killed is still found. */
+static void test_started_again_and_ended(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].start_ns = NOW - 60000 * MS;
+    }
+    add_ended(1, 300000 * MS);
+    ranks[1].alive = 0;
+    ranks[1].last_ns = NOW - 5000 * MS;
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_one(DIAGNOSE_ENDED, "rank 1");
+}
+
+/* Both runs were killed. */
+static void test_both_ended(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].alive = 0;
+        ranks[i].state = '?';
+        add_ended(i, 300000 * MS);
+    }
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS);
+    assert_none();
+}
+
+static void test_without_ranks(void **state)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].rank = -1;
+        ranks[i].start_ns = NOW - 60000 * MS;
+    }
+    add_ended(0, 300000 * MS);
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS + 1);
+}
+
+/* Two jobs of the same name run at the same time: their communicators cannot be
+ * told apart. */
+static void test_two_jobs(void **state)
+{
+    add(comm_of(2, 0), MRAIL_CALLS_BARRIER, -1, NOW - 5000 * MS, 0);
+    add_copy(2);
+    comm_of(RANKS, 0)->records[0].kind = MRAIL_CALLS_BCAST;
+    calls[0].wait = (mrail_calls_wait_t){.count = 1,
+                                         .since = NOW - 5000 * MS,
+                                         .kind = MRAIL_CALLS_RECV,
+                                         .peer = 2};
+    drop_earlier();
+    assert_int_equal(snapshot.num_ranks, RANKS + 1);
+    assert_none();
 }
 
 /* ---- hang ---- */
@@ -217,40 +290,6 @@ static void test_other_root(void **state)
     assert_one(DIAGNOSE_MISMATCH, "rank 3");
 }
 
-/* ---- messages ---- */
-
-static void wait_for(unsigned rank, int peer, uint64_t ago_ns)
-{
-    calls[rank].wait = (mrail_calls_wait_t){.count = 7,
-                                            .since = NOW - ago_ns,
-                                            .kind = MRAIL_CALLS_RECV,
-                                            .peer = peer,
-                                            .tag = 3};
-}
-
-static void test_message(void **state)
-{
-    add_all(MRAIL_CALLS_BARRIER, NOW - 9000 * MS, NOW - 8990 * MS);
-    wait_for(0, 3, 5000 * MS);
-    assert_one(DIAGNOSE_COMPUTE, "rank 3");
-    assert_non_null(strstr(report.findings[0].evidence,
-                           "rank 0 waits for it in MPI_Recv with tag 3"));
-    wait_for(0, 3, 1000 * MS);
-    assert_none();
-    wait_for(0, -1, 5000 * MS);
-    assert_none();
-}
-
-static void test_cycle(void **state)
-{
-    wait_for(0, 1, 5000 * MS);
-    wait_for(1, 0, 5000 * MS);
-    check();
-    assert_int_equal(report.num_findings, 2);
-    assert_int_equal(report.findings[0].cause, DIAGNOSE_MISMATCH);
-    assert_int_equal(report.findings[1].cause, DIAGNOSE_MISMATCH);
-}
-
 /* ---- late ---- */
 
 /* Adds rounds of two calls, with a computation before the first. Each rank has
@@ -323,23 +362,56 @@ static void test_not_late(void **state)
     }
 }
 
-/* Calls are too frequent for the records: the sums of two samples count. */
-static void test_late_by_sums(void **state)
+/* Calls are too frequent for the records: the sums of two samples count. Rank i
+ * is sampled after `apart` more calls than rank i - 1. */
+static void add_sums(unsigned apart)
 {
     for (unsigned i = 0; i < RANKS; ++i) {
-        for (unsigned n = 0; n < 100; ++n) {
-            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 200 * MS + n * MS,
-                NOW - 200 * MS + n * MS + MS / 2);
+        for (unsigned n = 0; n < 100 + apart * i; ++n) {
+            add(comm_of(i, 0), MRAIL_CALLS_BARRIER, -1, NOW - 500 * MS + n * MS,
+                NOW - 500 * MS + n * MS + MS / 2);
         }
         comm_of(i, 0)->computed = ((i == 2) ? 500 : 100) * MS;
         earlier[i] = calls[i];
-        earlier[i].comms[0].entered = 10;
+        earlier[i].comms[0].entered = 10 + apart * i;
         earlier[i].comms[0].computed = 50 * MS;
         ranks[i].earlier = &earlier[i];
     }
-    assert_one(DIAGNOSE_COMPUTE, "rank 2");
-    comm_of(2, 0)->computed = 120 * MS;
+}
+
+static void test_late_by_sums(void **state)
+{
+    for (unsigned apart = 0; apart <= 100; apart += 50) {
+        set_up(NULL);
+        add_sums(apart);
+        assert_one(DIAGNOSE_COMPUTE, "rank 2");
+        comm_of(2, 0)->computed = 120 * MS;
+        assert_none();
+    }
+}
+
+/* Too few calls, or a rank without a first sample. */
+static void test_no_sums(void **state)
+{
+    add_sums(100);
+    earlier[1].comms[0].entered = comm_of(1, 0)->entered - 5;
     assert_none();
+    set_up(NULL);
+    add_sums(100);
+    ranks[1].earlier = NULL;
+    assert_none();
+}
+
+/* The samples of two hosts are not from the same period. */
+static void test_sums_of_hosts(void **state)
+{
+    add_sums(100);
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].host = (i == 2) ? "a" : "b";
+    }
+    assert_none();
+    ranks[0].host = "a";
+    assert_one(DIAGNOSE_COMPUTE, "rank 2");
 }
 
 /* ---- order of findings ---- */
@@ -376,6 +448,12 @@ int main(void)
         TEST(test_nothing),
         TEST(test_stopped),
         TEST(test_ended_job),
+        TEST(test_started_again),
+        TEST(test_started_again_with_higher_pid),
+        TEST(test_started_again_and_ended),
+        TEST(test_both_ended),
+        TEST(test_without_ranks),
+        TEST(test_two_jobs),
         TEST(test_computes),
         TEST(test_computes_in_a_dead_job),
         TEST(test_starved),
@@ -385,12 +463,12 @@ int main(void)
         TEST(test_waits_elsewhere),
         TEST(test_mismatch),
         TEST(test_other_root),
-        TEST(test_message),
-        TEST(test_cycle),
         TEST(test_late),
         TEST(test_late_and_starved),
         TEST(test_not_late),
         TEST(test_late_by_sums),
+        TEST(test_no_sums),
+        TEST(test_sums_of_hosts),
         TEST(test_order_of_findings),
     };
 

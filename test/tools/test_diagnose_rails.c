@@ -1,4 +1,4 @@
-/* Tests the findings of mrail diagnose about rails, uplinks and paths. */
+/* Tests the findings of mrail diagnose about rails and uplinks. */
 #include "config.h"
 #include "diagnose_snapshot.h"
 
@@ -51,6 +51,77 @@ static void test_slow_peer(void **state)
 {
     ranks[0].rails[1].traffic.bytes = 10 << 20;
     assert_none();
+}
+
+/* ---- hosts of an archive ---- */
+
+/* The rails of all hosts have the same names. Half of the ranks are on a. */
+static void set_hosts(void)
+{
+    for (unsigned i = 0; i < RANKS; ++i) {
+        ranks[i].host = (i < RANKS / 2) ? "a" : "b";
+    }
+}
+
+static void slow_rail(unsigned rank, unsigned rail)
+{
+    ranks[rank].rails[rail].traffic.bytes = 10 << 20;
+}
+
+/* Hosts that do not use the slow rail do not outvote its host. */
+static void test_slow_rail_of_host(void **state)
+{
+    set_hosts();
+    for (unsigned i = RANKS; i < MAX_RANKS; ++i) {
+        add_copy(RANKS - 1);
+    }
+    slow_rail(0, 1);
+    slow_rail(1, 1);
+    assert_one(DIAGNOSE_RAIL_SLOW, "rail nic1:1 of a");
+    assert_int_equal(report.findings[0].rank, 0);
+    assert_non_null(strstr(report.findings[0].evidence,
+                           "at rank 0 on a it carried 52.4 MB/s"));
+    assert_non_null(strstr(report.findings[0].evidence, "2 of 2 ranks agree"));
+}
+
+/* A host whose ranks do not agree has no slow rail, as without an archive. */
+static void test_slow_peer_of_host(void **state)
+{
+    set_hosts();
+    ranks[2].host = "a";
+    slow_rail(0, 1);
+    assert_none();
+}
+
+/* One finding for all hosts. The slowest host is probably the cause. */
+static void test_slow_rail_of_hosts(void **state)
+{
+    set_hosts();
+    for (unsigned i = 0; i < RANKS; ++i) {
+        slow_rail(i, 1);
+    }
+    ranks[2].rails[1].traffic.bytes = 5 << 20;
+    assert_one(DIAGNOSE_RAIL_SLOW, "rail nic1:1 of 2 hosts");
+    assert_int_equal(report.findings[0].rank, 2);
+    assert_non_null(strstr(report.findings[0].evidence, "hosts: a, b"));
+}
+
+static void test_down_of_host(void **state)
+{
+    set_hosts();
+    ranks[3].rails[1].is_down = 1;
+    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic1:1 of b");
+    ranks[0].rails[1].is_down = 1;
+    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic1:1 of 2 hosts");
+    assert_non_null(strstr(report.findings[0].evidence, "at 2 ranks"));
+    /* Another host has a slow rail of the same name. */
+    ranks[0].rails[1].is_down = 0;
+    slow_rail(0, 1);
+    slow_rail(1, 1);
+    check();
+    assert_int_equal(report.num_findings, 2);
+    assert_string_equal(report.findings[0].subject, "rail nic1:1 of b");
+    assert_string_equal(report.findings[1].subject, "rail nic1:1 of a");
 }
 
 /* ---- uplinks ---- */
@@ -138,6 +209,10 @@ static void test_slow_uplink_of_gets(void **state)
         }
     }
     assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 2 of rail nic0:1");
+    set_hosts();
+    assert_one(DIAGNOSE_UPLINK_SLOW, "uplink 2 of rail nic0:1");
+    assert_non_null(
+        strstr(report.findings[0].evidence, "from rank 0 on a to rank 1 on a"));
     snapshot.num_ranks = 1;
     assert_none();
 }
@@ -245,104 +320,40 @@ static void test_records(void **state)
     assert_int_equal(rank->lanes[0].traffic.busy_ns, 10 * MS);
     assert_int_equal(rank->lanes[1].traffic.chunks, 2);
     assert_int_equal(rank->lanes[1].traffic.busy_ns, 25 * MS);
-}
-
-static void test_down(void **state)
-{
-    ranks[1].rails[3].is_down = 1;
-    ranks[1].paths[0] = (diagnose_path_t){.peer = 502, .rail = 3};
-    ranks[1].num_paths = 1;
-    ranks[2].paths[0] = (diagnose_path_t){.peer = 501, .rail = 3};
-    ranks[2].num_paths = 1;
-    assert_one(DIAGNOSE_RAIL_DOWN, "rail nic3:1");
-}
-
-static void test_path(void **state)
-{
-    ranks[1].paths[0] =
-        (diagnose_path_t){.peer = 502, .rail = 0, .ago_ns = 3000 * MS};
-    ranks[1].num_paths = 1;
-    assert_one(DIAGNOSE_PATH, "rail nic0:1");
-    assert_non_null(
-        strstr(report.findings[0].evidence, "from rank 1 to rank 2"));
-    ranks[1].paths[0].rail = -1;
-    assert_one(DIAGNOSE_PATH, "path 0");
-}
-
-/* ---- pages ---- */
-
-/* Paths and ports from the events of a page. */
-static void test_events(void **state)
-{
-    static const char *const texts[] = {
-        "path 2 to peer 00000000000001f5: up -> suspect (stalled)",
-        "path 2 to peer 00000000000001f5: suspect -> retired (probes lost)",
-        "nic1:1: lane 2 to peer 00000000000001f5 closing (failed)",
-        "path 3 to peer 00000000000001f5: up -> retired (CQE error)",
-        "path 3 to peer 00000000000001f5: probing -> up (probe answered)",
-        "path 4 to peer 0000000000000999: up -> retired (CQE error)",
-        "peer 0000000000000999 is gone: it has left",
-        "nic0: port error",
-        "nic0: port active",
-        "nic1: port error"};
-    static mrail_page_t page;
-    diagnose_rank_t rank = {0};
-
-    page = (mrail_page_t){.num_rails = 2, .update_ns = 9000};
+    assert_int_equal(rank->num_exchanges, 2);
     for (unsigned i = 0; i < 2; ++i) {
-        snprintf(page.rails[i].device, sizeof(page.rails[i].device), "nic%u",
-                 i);
-        page.rails[i].port = 1;
+        int is_first = rank->exchanges[i].peer == 501;
+
+        assert_true(is_first || (rank->exchanges[i].peer == 509));
+        assert_int_equal(rank->exchanges[i].last_ns,
+                         NOW - (is_first ? 5 : 20) * MS);
     }
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
-        page.events[i].time_ns = 1000 * (i + 1);
-        snprintf(page.events[i].text, sizeof(page.events[i].text), "%s",
-                 texts[i]);
-        ++page.num_events;
-    }
-    page.num_lanes = 2;
-    page.lanes[0] =
-        (mrail_page_lane_t){.peer = 501, .slot = 4, .sport = 50000, .rail = 1};
-    page.lanes[1] = (mrail_page_lane_t){.peer = 501, .slot = 5, .moves = 1};
-    diagnose_fill_rails("test", "/none/mrail-telemetry.0.1.00000000000001f4",
-                        &page, &rank);
-    assert_int_equal(rank.id, 500);
-    assert_int_equal(rank.num_paths, 1);
-    assert_int_equal(rank.paths[0].peer, 501);
-    assert_int_equal(rank.paths[0].slot, 2);
-    assert_int_equal(rank.paths[0].rail, 1);
-    assert_int_equal(rank.paths[0].ago_ns, 7000);
-    assert_string_equal(rank.paths[0].event, "probes lost");
-    assert_int_equal(rank.num_lanes, 1);
-    assert_int_equal(rank.lanes[0].slot, 4);
-    assert_int_equal(rank.lanes[0].rail, 1);
-    assert_int_equal(rank.lanes[0].uplink, -1);
-    assert_false(rank.rails[0].is_down);
-    assert_true(rank.rails[1].is_down);
 }
 
-/* The uplinks of lanes, by the port rules. A page may have any number there. */
-static void test_lanes(void **state)
+/* A rank with many peers keeps the latest of them. Old chunks count as well, but
+ * not failed ones. */
+static void test_many_exchanges(void **state)
 {
-    static const struct {
-        uint32_t uplinks;
-        uint16_t sport;
-        int uplink;
-    } cases[] = {{0, 0xC000, -1},   {4, 0xC000, 0},          {4, 0xFFFF, 3},
-                 {4, 0xBFFF, -1},   {8, 0xD000, 2},          {256, 0xFFFF, 255},
-                 {257, 0xC000, -1}, {UINT32_MAX, 0xC000, -1}};
-    static mrail_page_t page;
+    mrail_ring_record_t records[DIAGNOSE_EXCHANGES + 2];
+    diagnose_rank_t *rank = &ranks[0];
+    uint64_t oldest_ns = UINT64_MAX;
 
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
-        diagnose_rank_t rank = {0};
-
-        page = (mrail_page_t){.num_rails = 1, .num_lanes = 1};
-        page.uplinks = cases[i].uplinks;
-        page.lanes[0].sport = cases[i].sport;
-        diagnose_fill_rails("test", "/none/x.1f4", &page, &rank);
-        assert_int_equal(rank.num_lanes, 1);
-        assert_int_equal(rank.lanes[0].uplink, cases[i].uplink);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(records); ++i) {
+        records[i] = (mrail_ring_record_t){.post_ns = NOW - 60000 * MS - i * MS,
+                                           .done_ns = NOW - 59000 * MS - i * MS,
+                                           .peer = 1000 + i,
+                                           .length = 1000,
+                                           .kind = MRAIL_RING_PUT,
+                                           .count = 1};
     }
+    records[0].kind |= MRAIL_RING_FAILED;
+    diagnose_add_records(rank, records, MRAIL_ARRAY_SIZE(records));
+    assert_int_equal(rank->num_exchanges, DIAGNOSE_EXCHANGES);
+    for (unsigned i = 0; i < rank->num_exchanges; ++i) {
+        assert_int_not_equal(rank->exchanges[i].peer, 1000);
+        oldest_ns = MRAIL_MIN(oldest_ns, rank->exchanges[i].last_ns);
+    }
+    assert_int_equal(oldest_ns, NOW - 59000 * MS - DIAGNOSE_EXCHANGES * MS);
 }
 
 #define TEST(_func) cmocka_unit_test_setup(_func, set_up)
@@ -354,6 +365,10 @@ int main(void)
         TEST(test_rail_with_little_traffic),
         TEST(test_shared_rail),
         TEST(test_slow_peer),
+        TEST(test_slow_rail_of_host),
+        TEST(test_slow_peer_of_host),
+        TEST(test_slow_rail_of_hosts),
+        TEST(test_down_of_host),
         TEST(test_slow_uplink),
         TEST(test_slow_uplink_between_leaves),
         TEST(test_slow_uplink_of_gets),
@@ -364,10 +379,7 @@ int main(void)
         TEST(test_slow_lanes_with_little_traffic),
         TEST(test_no_port_rules),
         TEST(test_records),
-        TEST(test_down),
-        TEST(test_path),
-        TEST(test_events),
-        TEST(test_lanes),
+        TEST(test_many_exchanges),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

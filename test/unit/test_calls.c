@@ -173,6 +173,19 @@ static void test_waits(void **state)
     mrail_calls_remove(&file);
 }
 
+static void test_without_waits(void **state)
+{
+    mrail_calls_file_t file = create();
+
+    assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
+    assert_true(mrail_calls_has_waits(&got));
+    mrail_calls_without_waits(file.calls);
+    assert_int_equal(read_back(), MRAIL_PAGE_ALIVE);
+    assert_false(mrail_calls_has_waits(&got));
+    assert_false(mrail_calls_is_waiting(&got));
+    mrail_calls_remove(&file);
+}
+
 static void test_killed(void **state)
 {
     int ready[2];
@@ -338,6 +351,7 @@ int main(void)
         TEST(test_wraps),
         TEST(test_many_communicators),
         TEST(test_waits),
+        TEST(test_without_waits),
         TEST(test_killed),
         TEST(test_changes_during_the_copy),
         TEST(test_any_bytes),

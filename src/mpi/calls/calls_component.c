@@ -44,6 +44,9 @@ static int init_query(bool progress_threads, bool mpi_threads)
     }
     mca_coll_mrailcalls_file = file.calls;
     has_waits = !mpi_threads;
+    if (mpi_threads) {
+        mrail_calls_without_waits(file.calls);
+    }
     return OMPI_SUCCESS;
 }
 
