@@ -1,15 +1,30 @@
-/* Manages areas in device memory: each rank allocates one, and imports the
- * areas of all other ranks of its node. */
+/*
+ * Manages areas in device memory: each rank allocates one, and imports the
+ * areas of all other ranks of its node.
+ *
+ * A rank may release its area while other ranks still copy from or to it, or
+ * have it imported: the ranks of a communicator free it at different times. The
+ * driver does not allow freeing imported memory. Each rank therefore frees its
+ * area when all ranks have closed their imports. Until then, the area is on a
+ * list of the process, which later calls look at. Source: [CUDA] driver API,
+ * cuIpcOpenMemHandle().
+ */
 #include "config.h"
 #include "cuda/relay_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "relay/slot.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HANDLE_MAGIC 0x6d52637564610001ull
+/* Time that a rank waits for other ranks before it defers the release. */
+#define CLOSE_WAIT_NS (100 * MRAIL_NS_PER_MS)
 
 /* ---- the driver ---- */
 
@@ -45,6 +60,92 @@ void mrail_cuda_relay_leave(const mrail_cuda_relay_t *relay)
     (void)relay->cuda->cuCtxPopCurrent(&ctx);
 }
 
+/* ---- areas that other ranks may still use ---- */
+
+typedef struct deferred {
+    struct deferred *next;
+    const mrail_cuda_t *cuda;
+    CUdevice device; /* the context of the area is its primary context */
+    CUdeviceptr area;
+    mrail_relay_shm_pool_t shm_pool;
+} deferred_t;
+
+static deferred_t *deferred_areas;
+static pthread_mutex_t deferred_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Defers the release of this rank's area, and takes over the pool. Without
+ * memory for this, the area stays allocated until the process ends. */
+static void defer_area(mrail_cuda_relay_t *relay)
+{
+    deferred_t *deferred = malloc(sizeof(*deferred));
+    CUcontext ctx;
+
+    if ((deferred == NULL) || (relay->cuda->cuDevicePrimaryCtxRetain(
+                                   &ctx, relay->device) != CUDA_SUCCESS)) {
+        free(deferred);
+        return;
+    }
+    deferred->cuda = relay->cuda;
+    deferred->device = relay->device;
+    deferred->area = relay->own;
+    deferred->shm_pool = relay->super.shm_pool;
+    relay->super.shm_pool.base = NULL;
+    pthread_mutex_lock(&deferred_lock);
+    deferred->next = deferred_areas;
+    deferred_areas = deferred;
+    pthread_mutex_unlock(&deferred_lock);
+}
+
+static void free_deferred(deferred_t *deferred)
+{
+    const mrail_cuda_t *cuda = deferred->cuda;
+    CUcontext ctx;
+
+    if (cuda->cuDevicePrimaryCtxRetain(&ctx, deferred->device) ==
+        CUDA_SUCCESS) {
+        if (cuda->cuCtxPushCurrent(ctx) == CUDA_SUCCESS) {
+            (void)cuda->cuMemFree(deferred->area);
+            (void)cuda->cuCtxPopCurrent(&ctx);
+        }
+        (void)cuda->cuDevicePrimaryCtxRelease(deferred->device);
+    }
+    (void)cuda->cuDevicePrimaryCtxRelease(deferred->device);
+    mrail_relay_shm_pool_detach(&deferred->shm_pool);
+    free(deferred);
+}
+
+/* Frees the deferred areas that no rank uses any more. */
+static void free_closed(void)
+{
+    deferred_t **next = &deferred_areas;
+
+    pthread_mutex_lock(&deferred_lock);
+    while (*next != NULL) {
+        deferred_t *deferred = *next;
+
+        if (mrail_relay_shm_pool_is_closed(&deferred->shm_pool)) {
+            *next = deferred->next;
+            free_deferred(deferred);
+        } else {
+            next = &deferred->next;
+        }
+    }
+    pthread_mutex_unlock(&deferred_lock);
+}
+
+/* Usually, all ranks release their areas at about the same time. */
+static int wait_until_closed(const mrail_relay_shm_pool_t *shm_pool)
+{
+    mrail_ns_t end_ns = mrail_clock_now() + CLOSE_WAIT_NS;
+    int is_closed;
+
+    do {
+        is_closed = mrail_relay_shm_pool_is_closed(shm_pool);
+        sched_yield();
+    } while (!is_closed && (mrail_clock_now() < end_ns));
+    return is_closed;
+}
+
 /* ---- areas ---- */
 
 /* Allocates this rank's area. The caller has made the context current. */
@@ -72,6 +173,7 @@ int mrail_cuda_area_alloc(mrail_relay_memory_t *memory,
     mrail_cuda_handle_t handle = {.magic = HANDLE_MAGIC};
     int ret;
 
+    free_closed();
     memset(handle_p, 0, sizeof(handle));
     external.is_external = 1;
     ret = mrail_relay_layout(&external, &layout);
@@ -149,16 +251,40 @@ int mrail_cuda_area_import(mrail_cuda_relay_t *relay,
     return ret;
 }
 
-void mrail_cuda_area_release(const mrail_cuda_relay_t *relay)
+/* Closes the imports. If the context was destroyed, the driver has done so. */
+static void close_imports(const mrail_cuda_relay_t *relay)
 {
+    if (mrail_cuda_relay_enter(relay) != 0) {
+        return;
+    }
     for (uint32_t i = 0; i < relay->num_local; ++i) {
         if ((relay->super.areas[i] != NULL) && (i != relay->me)) {
             (void)relay->cuda->cuIpcCloseMemHandle(
                 (uintptr_t)relay->super.areas[i]);
         }
     }
-    if (relay->own != 0) {
+    mrail_cuda_relay_leave(relay);
+}
+
+void mrail_cuda_area_release(mrail_cuda_relay_t *relay)
+{
+    const mrail_relay_shm_pool_t *shm_pool = &relay->super.shm_pool;
+    /* 0 if another rank cannot have imported the area successfully */
+    int is_shared = (relay->num_local > 1) && (shm_pool->base != NULL);
+
+    close_imports(relay);
+    if (is_shared) {
+        mrail_relay_shm_pool_close(shm_pool);
+    }
+    free_closed();
+    if (relay->own == 0) {
+        return;
+    }
+    if (is_shared && !wait_until_closed(shm_pool)) {
+        defer_area(relay);
+    } else if (mrail_cuda_relay_enter(relay) == 0) {
         (void)relay->cuda->cuMemFree(relay->own);
+        mrail_cuda_relay_leave(relay);
     }
 }
 

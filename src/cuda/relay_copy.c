@@ -120,9 +120,9 @@ void mrail_cuda_copy_release(mrail_relay_memory_t *memory)
      * objects. */
     if (mrail_cuda_relay_enter(relay) == 0) {
         release_queues(relay);
-        mrail_cuda_area_release(relay);
         mrail_cuda_relay_leave(relay);
     }
+    mrail_cuda_area_release(relay);
     mrail_relay_memory_release_pool(memory);
     free(relay->queues);
     free(relay->copies);

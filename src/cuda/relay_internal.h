@@ -66,8 +66,10 @@ int mrail_cuda_area_import(mrail_cuda_relay_t *relay,
                            const mrail_relay_shape_t *shape, uint32_t me,
                            const void *const *handles);
 
-/* Closes and frees the areas. The caller has made the context current. */
-void mrail_cuda_area_release(const mrail_cuda_relay_t *relay);
+/* Closes the imports, and frees this rank's area once all ranks have closed
+ * theirs. Waits for this for up to 100 ms, and otherwise leaves it to later
+ * calls. */
+void mrail_cuda_area_release(mrail_cuda_relay_t *relay);
 
 /* Returns the number of channels: one for each area and direction. */
 static inline uint32_t

@@ -20,7 +20,7 @@
 #define SHM_POOL_DIGITS 32u
 #define SHM_POOL_MAGIC 0x6d7261696c72656cull
 #define SHM_POOL_VERSION                                                       \
-    2u /* covers the layout in slot.h and ring.h, and the header */
+    3u /* covers the layout in slot.h and ring.h, and the header */
 
 /* The header of the file. */
 typedef struct shm_pool_head {
@@ -30,7 +30,13 @@ typedef struct shm_pool_head {
     uint64_t chunk, size;
 } shm_pool_head_t;
 
-_Static_assert(sizeof(shm_pool_head_t) <= MRAIL_RELAY_PAGE,
+/* The first page of the file. */
+typedef struct shm_pool_page {
+    shm_pool_head_t head;
+    uint32_t num_closed; /* ranks that have closed the pool; atomic */
+} shm_pool_page_t;
+
+_Static_assert(sizeof(shm_pool_page_t) <= MRAIL_RELAY_PAGE,
                "the header must fit in a page");
 
 size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape)
@@ -288,6 +294,21 @@ void mrail_relay_shm_pool_unlink(const char *name)
         name_path(name, path);
         unlink(path);
     }
+}
+
+void mrail_relay_shm_pool_close(const mrail_relay_shm_pool_t *shm_pool)
+{
+    shm_pool_page_t *page = shm_pool->base;
+
+    __atomic_add_fetch(&page->num_closed, 1, __ATOMIC_RELEASE);
+}
+
+int mrail_relay_shm_pool_is_closed(const mrail_relay_shm_pool_t *shm_pool)
+{
+    const shm_pool_page_t *page = shm_pool->base;
+
+    return __atomic_load_n(&page->num_closed, __ATOMIC_ACQUIRE) >=
+           shm_pool->shape.num_local;
 }
 
 void mrail_relay_shm_pool_detach(mrail_relay_shm_pool_t *shm_pool)

@@ -65,6 +65,12 @@ int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
 /* Prevents further attaches. The creator calls it once. */
 void mrail_relay_shm_pool_unlink(const char *name);
 
+/* Each rank calls the first function once, when it no longer uses memory of
+ * other ranks that belongs to the exchanges of this pool. The second returns 1
+ * once all ranks have called it. */
+void mrail_relay_shm_pool_close(const mrail_relay_shm_pool_t *shm_pool);
+int mrail_relay_shm_pool_is_closed(const mrail_relay_shm_pool_t *shm_pool);
+
 /* Unmaps the pool in this process only. */
 void mrail_relay_shm_pool_detach(mrail_relay_shm_pool_t *shm_pool);
 

@@ -255,6 +255,65 @@ static int no_peer_access(void)
     return 0;
 }
 
+static CUresult pretend_open(CUdeviceptr *address_p, CUipcMemHandle from,
+                             unsigned int flags)
+{
+    *address_p = (CUdeviceptr)1 << 40;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pretend_close(CUdeviceptr address)
+{
+    return CUDA_SUCCESS;
+}
+
+static size_t free_bytes(void)
+{
+    size_t bytes = 0, total;
+
+    (void)cuMemGetInfo(&bytes, &total);
+    return bytes;
+}
+
+/* A rank frees its area only after the other rank has closed it. Two memories in
+ * one process stand for two ranks. */
+static int early_release(void)
+{
+    mrail_relay_shape_t two = shape;
+    char other[MRAIL_RELAY_HANDLE_SIZE];
+    const void *both[] = {handle, other};
+    mrail_relay_memory_t *second;
+    size_t before, during;
+
+    two.num_local = 2;
+    driver.cuIpcOpenMemHandle = pretend_open;
+    driver.cuIpcCloseMemHandle = pretend_close;
+    before = free_bytes();
+    CHECK(create() == 0);
+    CHECK(memory->ops->alloc(memory, &two, 0, handle) == 0);
+    CHECK((with_kernel ? mrail_cuda_relay_kernel_create
+                       : mrail_cuda_relay_create)(&driver, 0, &second) == 0);
+    CHECK(second->ops->alloc(second, &two, 1, other) == 0);
+    CHECK(memory->ops->import(memory, &two, 0, both) == 0);
+    CHECK(second->ops->import(second, &two, 1, both) == 0);
+    during = free_bytes();
+    CHECK(during < before);
+    mrail_cuda_relay_destroy(memory);
+    CHECK(free_bytes() == during);
+    /* Another allocation does not free it either. */
+    CHECK((create() == 0) && (alloc() == 0));
+    mrail_cuda_relay_destroy(memory);
+    CHECK(free_bytes() == during);
+    mrail_cuda_relay_destroy(second);
+    CHECK(free_bytes() == before);
+    return 0;
+}
+
+static int run_early_release(void)
+{
+    return in_process(early_release);
+}
+
 static int run_no_peer_access(void)
 {
     return in_process(no_peer_access);
@@ -580,6 +639,11 @@ static int test_no_peer_access(void)
     return both_ways(run_no_peer_access);
 }
 
+static int test_early_release(void)
+{
+    return both_ways(run_early_release);
+}
+
 static int test_failing_copies(void)
 {
     return both_ways(run_failing_copies);
@@ -605,6 +669,7 @@ int main(void)
         {"a link that is cut", test_cut_link},
         {"a device without free memory", test_out_of_memory},
         {"no access to the other device", test_no_peer_access},
+        {"memory that another rank still uses", test_early_release},
         {"copies that fail", test_failing_copies},
         {"a destroyed context", test_destroyed_context},
         {"the current context is unchanged", test_current_context},

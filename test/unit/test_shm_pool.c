@@ -210,6 +210,21 @@ static void test_shared(void **state)
     mrail_relay_shm_pool_detach(&pool);
 }
 
+/* A pool is closed once each of its ranks has closed it, even if some of them
+ * attach after others have closed. */
+static void test_closed(void **state)
+{
+    create();
+    for (unsigned i = 0; i < small.num_local; ++i) {
+        assert_false(mrail_relay_shm_pool_is_closed(&pool));
+        assert_int_equal(mrail_relay_shm_pool_attach(&small, name, &other), 0);
+        mrail_relay_shm_pool_close(&other);
+        mrail_relay_shm_pool_detach(&other);
+    }
+    assert_true(mrail_relay_shm_pool_is_closed(&pool));
+    destroy();
+}
+
 static void test_unlinked(void **state)
 {
     create();
@@ -425,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_external_layout),
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_closed),
         cmocka_unit_test(test_unlinked),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_two_have_two_names),
