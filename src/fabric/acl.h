@@ -117,7 +117,7 @@ typedef struct mrail_acl_report {
     unsigned num_rules, num_targets;
     unsigned num_holes;     /* ranges of ports without a rule */
     unsigned num_overlaps;  /* rules that share a port with an earlier one */
-    unsigned num_unmapped;  /* rules without a target */
+    unsigned num_unmapped;  /* rules without a target, and exemptions */
     unsigned num_outside;   /* rules for ports below 0xC000 */
     unsigned num_misplaced; /* segments that differ from the segments of
                              * ports.h */

@@ -39,6 +39,42 @@ unsigned acl_check_sources(const acl_reader_t *reader, FILE *stream)
     return findings;
 }
 
+/* ---- Further conditions of maps ---- */
+
+static int has_other_match(const acl_reader_t *reader, const char *entry)
+{
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+
+        if (edge->kind == ACL_DECLARATION && strcmp(edge->from, entry) == 0 &&
+            strcmp(edge->to, ACL_OTHER_MATCH) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void acl_find_conditions(acl_reader_t *reader)
+{
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+
+        if (edge->kind != ACL_REFERENCE || !has_other_match(reader, edge->to)) {
+            continue;
+        }
+        for (unsigned j = 0; j < reader->num_matches; ++j) {
+            acl_match_t *match = &reader->matches[j];
+
+            if (!match->denies && strcmp(match->key, edge->from) == 0) {
+                match->is_partial = 1;
+                snprintf(match->text, sizeof(match->text),
+                         "the entry of '%.64s' has a further match",
+                         edge->to + strlen(ACL_MAP ":"));
+            }
+        }
+    }
+}
+
 /* ---- Entries before the rules ---- */
 
 static int has_target(const acl_match_t *match)

@@ -88,6 +88,7 @@ static void drop_foreign(checker_t *checker)
 static void check_rule(checker_t *checker, const acl_match_t *match)
 {
     mrail_acl_report_t *report = &checker->report;
+    int is_source = match->denies && match->source[0] != '\0';
 
     ++report->num_rules;
     if (!match->is_any && match->first < MRAIL_PORTS_FIRST) {
@@ -97,11 +98,11 @@ static void check_rule(checker_t *checker, const acl_match_t *match)
                 match->line, match->first, match->last, MRAIL_PORTS_FIRST,
                 MRAIL_PORTS_LAST);
     }
-    if (match->denies) {
+    if (match->denies || match->is_partial) {
         ++report->num_unmapped;
         fprintf(checker->stream, "line %u: ports %u to %u are exempt%s%s%s%s\n",
                 match->line, match->first, match->last,
-                (match->source[0] != '\0') ? ", from " : "", match->source,
+                is_source ? ", from " : "", is_source ? match->source : "",
                 (match->text[0] != '\0') ? ": " : "", match->text);
     } else if (match->target[0] == '\0') {
         ++report->num_unmapped;

@@ -67,7 +67,10 @@ typedef struct acl_match {
     /* the rule does not mention source ports, or it matters only if it takes
      * packets from other rules */
     int is_any;
-    int denies;        /* the rule exempts its ports */
+    int denies; /* the rule exempts its ports */
+    /* the rule has a condition that the reader does not know, so it exempts
+     * some packets of its ports; `text` describes it */
+    int is_partial;
     acl_place_t place; /* if is_any: rules in `list` that it affects */
     /* LINUX only. returns: the entry ends only its own chain. is_below: the
      * entry is a copy, for a chain to which its chain jumps. loses: the entry
@@ -149,6 +152,13 @@ int acl_number(acl_reader_t *reader, const char *word, const char *what,
 int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
               unsigned *last_p);
 
+/* Returns the DSCP of a name such as af31, cs3 or default, or -1. */
+int acl_dscp_of(const char *name);
+
+/* Reads a DSCP, as a number up to 63 or as a name. Returns 1; 0 with *dscp_p
+ * unchanged if the word is neither; or acl_fail(). */
+int acl_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p);
+
 /* Adds a copy of the match. Uses the number of the current line if the match
  * has no line number. Returns 0, -ENOMEM or acl_fail(). */
 int acl_add_match(acl_reader_t *reader, const acl_match_t *match);
@@ -163,6 +173,9 @@ int acl_bind(acl_reader_t *reader, const char *kind, const char *name,
 /* Key prefix for entries of route maps and policies: "map:NAME:ENTRY".
  */
 #define ACL_MAP "map"
+/* Declares that an entry of a map matches something other than lists and
+ * marks. */
+#define ACL_OTHER_MATCH "match"
 /* Key prefix for chains of nft: "chain:NAME". */
 #define ACL_CHAIN "chain"
 
@@ -181,6 +194,9 @@ int acl_has_words(const acl_line_t *line, unsigned at, const char *const *words,
 unsigned acl_find_word(const acl_line_t *line, const char *word);
 
 int acl_is_ipv4(const char *text);
+
+/* Marks the matches as partial whose map entries have ACL_OTHER_MATCH. */
+void acl_find_conditions(acl_reader_t *reader);
 
 /* Follows the edges from each match to its target. */
 void acl_resolve(acl_reader_t *reader);

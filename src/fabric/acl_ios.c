@@ -164,10 +164,7 @@ static void ios_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
 
 enum { NO_BLOCK, LIST, MAP, PORT };
 
-/* Declarations of a map entry: that it exists, or that it matches something
- * other than an access list. */
-#define ENTRY "entry"
-#define OTHER_MATCH "match"
+#define ENTRY "entry" /* declares that a map entry exists */
 
 static int begin_list(acl_reader_t *reader, const acl_line_t *line)
 {
@@ -265,7 +262,7 @@ static int ios_line(acl_reader_t *reader, acl_line_t *line)
         }
         if (ACL_HAS(line, 0, "match")) {
             return acl_add_edge(reader, ACL_DECLARATION, 0, reader->name,
-                                OTHER_MATCH);
+                                ACL_OTHER_MATCH);
         }
         /* A default next hop does not count, because it applies only to packets
          * without a route. */
@@ -349,7 +346,7 @@ static int add_unmatched(acl_reader_t *reader)
 
         if (!is_entry(entry) ||
             has_edge(reader, ACL_REFERENCE, NULL, entry->from) ||
-            has_edge(reader, ACL_DECLARATION, entry->from, OTHER_MATCH)) {
+            has_edge(reader, ACL_DECLARATION, entry->from, ACL_OTHER_MATCH)) {
             continue;
         }
         if (!has_edge(reader, ACL_TARGET, entry->from, NULL)) {
@@ -372,6 +369,7 @@ static int ios_read(acl_reader_t *reader, char *text)
 
     reader->kind = "access list";
     ret = acl_each_line(reader, text, " \t\r", '\n', ios_line);
+    acl_find_conditions(reader);
     return (ret == 0) ? add_unmatched(reader) : ret;
 }
 

@@ -14,6 +14,16 @@
 
 /* ---- Conditions ---- */
 
+static int is_in(const char *word, const char *const *words, unsigned num)
+{
+    unsigned i = 0;
+
+    while (i < num && strcmp(word, words[i]) != 0) {
+        ++i;
+    }
+    return i < num;
+}
+
 /* Returns 1 if the line matches only packets in conntrack state invalid. The
  * packets of lanes are never in this state. */
 static int is_invalid_state(const acl_line_t *line)
@@ -85,7 +95,6 @@ static int is_certain(const acl_line_t *line)
     }
     for (unsigned at = rule_start(line); at < line->num; ++at) {
         const char *word = line->words[at];
-        unsigned i = 0;
 
         if (strcmp(word, "comment") == 0 || word[0] == '#') {
             return 1;
@@ -94,28 +103,106 @@ static int is_certain(const acl_line_t *line)
             (at > 0 && ACL_HAS(line, at - 1, "dport", "!="))) {
             continue;
         }
-        while (i < MRAIL_ARRAY_SIZE(words) && strcmp(word, words[i]) != 0) {
-            ++i;
-        }
-        if (i == MRAIL_ARRAY_SIZE(words)) {
+        if (!is_in(word, words, MRAIL_ARRAY_SIZE(words))) {
             return 0;
         }
     }
     return 1;
 }
 
-/* ---- Rules ---- */
-
-/* Returns the value after "mark set", or NULL. Ignores connection marks. */
-static const char *mark_of(const acl_line_t *line)
+/* Returns the index of "mark set VALUE", or line->num. Ignores connection
+ * marks. */
+static unsigned find_mark(const acl_line_t *line)
 {
     for (unsigned at = 0; at + 2 < line->num; ++at) {
         if (ACL_HAS(line, at, "mark", "set") &&
             (at == 0 || strcmp(line->words[at - 1], "ct") != 0)) {
-            return line->words[at + 2];
+            return at;
         }
     }
-    return NULL;
+    return line->num;
+}
+
+static int is_interface_word(const char *word)
+{
+    return strcmp(word, "iifname") == 0 || strcmp(word, "iif") == 0 ||
+           strcmp(word, "iifgroup") == 0;
+}
+
+/* Returns the index of the last word of a text in quotation marks. */
+static unsigned quoted_end(const acl_line_t *line, unsigned at)
+{
+    for (unsigned first = at; at < line->num; ++at) {
+        size_t length = strlen(line->words[at]);
+
+        if (line->words[at][length - 1] == '"' && (at > first || length > 1)) {
+            break;
+        }
+    }
+    return at;
+}
+
+/* Returns 1 if the word is a value: a number or address, a DSCP, a set, an
+ * argument of log or counter, or one of the interfaces of a list. Names of
+ * interfaces usually end with a digit. */
+static int is_value(const acl_line_t *line, unsigned at, int is_in_list)
+{
+    static const char *const takers[] = {"level", "prefix", "name"};
+    const char *word = line->words[at];
+    const char *before = (at > 0) ? line->words[at - 1] : "";
+    int is_not = strcmp(before, "!=") == 0;
+
+    return acl_linux_is_number(word) || acl_dscp_of(word) >= 0 ||
+           is_in(before, takers, MRAIL_ARRAY_SIZE(takers)) ||
+           (word[0] == '@' && (is_not || strcmp(before, "saddr") == 0)) ||
+           (is_in_list && (is_not || is_interface_word(before) ||
+                           strchr("0123456789*", word[strlen(word) - 1])));
+}
+
+/* Returns 1 if the line marks only some of the packets with its source ports,
+ * because it has a condition that the check neither compares nor ignores.
+ * Unknown words may be conditions, but words after the mark are none. A
+ * destination after "!=" exempts local hosts. */
+static int is_partial(const acl_line_t *line)
+{
+    static const char *const known[] = {
+        "ip",     "version", "meta",    "protocol", "l4proto", "nfproto",
+        "ipv4",   "udp",     "tcp",     "th",       "dport",   "sport",
+        "dscp",   "saddr",   "counter", "packets",  "bytes",   "log",
+        "prefix", "level",   "name",    "position", "index",   "handle",
+        "iif",    "iifname", "iifgroup"};
+    unsigned at = rule_start(line), chain = acl_find_word(line, "chain");
+    unsigned end = find_mark(line);
+    int is_in_list = 0;
+
+    for (at = (at == 0 && chain < end) ? chain + 2 : at; at < end; ++at) {
+        const char *word = line->words[at];
+
+        if (word[0] == '"') {
+            at = quoted_end(line, at);
+        } else if (is_in(word, known, MRAIL_ARRAY_SIZE(known))) {
+            is_in_list = is_interface_word(word);
+            if (is_in_list && (ACL_HAS(line, at + 1, "lo") ||
+                               ACL_HAS(line, at + 1, "\"lo\""))) {
+                return 1;
+            }
+        } else if (strcmp(word, "!=") != 0 &&
+                   !ACL_HAS(line, at, "daddr", "!=") &&
+                   !is_value(line, at, is_in_list)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- Rules ---- */
+
+/* Returns the value after "mark set", or NULL. */
+static const char *mark_of(const acl_line_t *line)
+{
+    unsigned at = find_mark(line);
+
+    return (at < line->num) ? line->words[at + 2] : NULL;
 }
 
 /* Writes the key of a mark to match->key. Returns 0 or acl_fail(). */
@@ -160,9 +247,7 @@ static int add_mark(acl_reader_t *reader, const acl_line_t *line,
                     const char *mark, acl_match_t *match)
 {
     if (acl_find_word(line, "sport") < line->num) {
-        /* With one of these conditions, some packets stay unmarked. */
-        match->denies = ACL_HAS_ANY(line, "limit", "quota", "numgen", "jhash",
-                                    "symhash", "length", "state");
+        match->is_partial = is_partial(line);
         return (set_mark_key(reader, mark, match) != 0)
                    ? -EINVAL
                    : acl_linux_ranges(reader, line, match);

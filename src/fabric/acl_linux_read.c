@@ -97,7 +97,6 @@ int acl_linux_ranges(acl_reader_t *reader, const acl_line_t *line,
 {
     unsigned at = acl_find_word(line, "sport") + 1;
     const char *dscp = acl_linux_value(line, "dscp");
-    unsigned long value;
     int ret = 0;
 
     if (at >= line->num || !acl_linux_is_number(line->words[at])) {
@@ -107,11 +106,8 @@ int acl_linux_ranges(acl_reader_t *reader, const acl_line_t *line,
             "for each segment",
             (at < line->num) ? line->words[at] : "");
     }
-    if (acl_linux_is_number(dscp)) {
-        if (acl_number(reader, dscp, "dscp", 63, &value) != 0) {
-            return -EINVAL;
-        }
-        match->dscp = (unsigned)value;
+    if (dscp != NULL && acl_dscp(reader, dscp, &match->dscp) < 0) {
+        return -EINVAL;
     }
     for (; ret == 0 && acl_linux_is_number(line->words[at]); ++at) {
         ret = acl_ports(reader, line->words[at], &match->first, &match->last);

@@ -86,8 +86,8 @@ static int add_marked(acl_reader_t *reader, const acl_line_t *line,
                       const char *mark, acl_match_t *match)
 {
     char from[ACL_KEY_MAX], table[ACL_KEY_MAX];
-    int is_part = match->source[0] != '\0' ||
-                  ACL_HAS_ANY(line, "sport", "iif", "dev", "tos", "dsfield");
+    int is_part = match->source[0] != '\0' || match->is_partial ||
+                  ACL_HAS_ANY(line, "sport", "iif", "dev");
     int ret = 0;
 
     if (acl_linux_mark(reader, mark, &match->mark, &match->mask) != 0) {
@@ -131,6 +131,8 @@ int acl_linux_rule(acl_reader_t *reader, const acl_line_t *line, unsigned at,
         return add_taker(reader, line, &match);
     }
     acl_linux_source(line, &match);
+    match.is_partial =
+        ACL_HAS_ANY(line, "tos", "dsfield", "dscp", "uidrange", "tun_id");
     if (mark != NULL) {
         return add_marked(reader, line, mark, &match);
     }
@@ -193,10 +195,11 @@ int acl_linux_resolve_rules(acl_reader_t *reader)
         match->map[0] = '\0';
         rule = rule_of(reader, match->mark);
         if (rule == NULL) {
-            /* A rule for some hosts leaves all other hosts without an
+            /* A rule for some hosts or packets leaves all others without an
              * uplink. */
-            ret =
-                (match->source[0] == '\0') ? use_rule(reader, match, table) : 0;
+            ret = (match->source[0] == '\0' && !match->is_partial)
+                      ? use_rule(reader, match, table)
+                      : 0;
         } else if (match->mask == UINT32_MAX && (strcmp(rule->to, table) == 0 ||
                                                  (match->order == rule->order &&
                                                   match->line > rule->line))) {

@@ -4,7 +4,8 @@
  *   [SEQUENCE] permit|deny PROTOCOL SOURCE [PORTS] DESTINATION [PORTS] [dscp N]
  *
  * Only entries that can match RoCEv2 packets to any destination count. An entry
- * with a destination exempts local hosts.
+ * with a destination exempts local hosts. An entry with further conditions
+ * exempts the packets that do not meet them.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"
@@ -145,21 +146,32 @@ static int has_roce(const port_set_t *ports)
     return 0;
 }
 
-static int read_dscp(acl_reader_t *reader, const acl_line_t *line, unsigned at,
-                     acl_match_t *match)
+/* Reads the words after the ports. An unknown word may be a condition. */
+static int read_conditions(acl_reader_t *reader, const acl_line_t *line,
+                           unsigned at, acl_match_t *match)
 {
-    unsigned long value;
+    for (; at < line->num; ++at) {
+        const char *word = line->words[at];
+        int ret = 0;
 
-    while (at < line->num && strcmp(line->words[at], "dscp") != 0) {
-        ++at;
+        if (word[0] == '(' || word[0] == '[') {
+            break; /* the packet count of `show access-lists` */
+        }
+        if (strcmp(word, "log") == 0 || strcmp(word, "log-input") == 0) {
+            continue;
+        }
+        if (strcmp(word, "dscp") == 0 && at + 1 < line->num) {
+            ret = acl_dscp(reader, line->words[++at], &match->dscp);
+        }
+        if (ret < 0) {
+            return ret;
+        }
+        if (ret == 0 && !match->denies && !match->is_partial) {
+            match->is_partial = 1;
+            snprintf(match->text, sizeof(match->text),
+                     "the entry has the condition '%.40s'", word);
+        }
     }
-    if (at + 1 >= line->num || !is_number(line->words[at + 1])) {
-        return 0;
-    }
-    if (acl_number(reader, line->words[at + 1], "dscp", 63, &value) != 0) {
-        return -EINVAL;
-    }
-    match->dscp = (unsigned)value;
     return 0;
 }
 
@@ -184,7 +196,7 @@ static int read_entry(acl_reader_t *reader, const acl_line_t *line, unsigned at,
     if (read_ports(reader, line, &at, &from) != 0 ||
         read_address(reader, line, &at, &to_any) != 0 ||
         read_ports(reader, line, &at, &to) != 0 ||
-        read_dscp(reader, line, at, &match) != 0) {
+        read_conditions(reader, line, at, &match) != 0) {
         return -EINVAL;
     }
     if (!to_any || !has_roce(&to) || from.is_named) {

@@ -233,29 +233,13 @@ static nvue_rule_t *rule_of(acl_reader_t *reader, const char *key)
     return rule;
 }
 
-/* Reads a numeric DSCP. Ignores other forms, such as class names, which the
- * writer never emits. */
-static int read_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p)
-{
-    unsigned long value;
-
-    if (strchr("0123456789", word[0]) == NULL) {
-        return 0;
-    }
-    if (acl_number(reader, word, "dscp", 63, &value) != 0) {
-        return -EINVAL;
-    }
-    *dscp_p = (unsigned)value;
-    return 0;
-}
-
 static int mark_key(acl_reader_t *reader, const char *word,
                     char key[ACL_KEY_MAX])
 {
     char text[16];
     unsigned mark = MRAIL_ACL_NO_DSCP;
 
-    if (read_dscp(reader, word, &mark) != 0) {
+    if (acl_dscp(reader, word, &mark) < 0) {
         return -EINVAL;
     }
     snprintf(text, sizeof(text), "%u", mark);
@@ -263,32 +247,70 @@ static int mark_key(acl_reader_t *reader, const char *word,
                    (mark != MRAIL_ACL_NO_DSCP) ? text : word, NULL);
 }
 
+/* Adds a condition that the check does not know. */
+static void set_partial(nvue_rule_t *rule, const char *condition)
+{
+    rule->match.is_partial = 1;
+    snprintf(rule->match.text, sizeof(rule->match.text),
+             "the rule has the condition '%.40s'", condition);
+}
+
+/* Reads a condition other than ports. */
+static int read_condition(acl_reader_t *reader, const char *name,
+                          const char *value, nvue_rule_t *rule)
+{
+    int is_any = strcmp(value, "ANY") == 0, ret;
+
+    if (strcmp(name, "tcp") == 0 || strcmp(name, "icmp-type") == 0) {
+        rule->is_other = 1;
+    } else if (strcmp(name, "protocol") == 0) {
+        rule->is_other |= strcmp(value, "udp") != 0 && strcmp(value, "17") != 0;
+    } else if (is_any || strcmp(name, "udp") == 0) {
+        return 0;
+    } else if (strcmp(name, "dest-ip") == 0) {
+        rule->is_other = 1;
+    } else if (strcmp(name, "source-ip") == 0) {
+        snprintf(rule->match.source, sizeof(rule->match.source), "%.*s",
+                 ACL_TARGET_MAX - 1, value);
+    } else if (strcmp(name, "dscp") == 0) {
+        ret = acl_dscp(reader, value, &rule->match.dscp);
+        if (ret == 0) {
+            set_partial(rule, name);
+        }
+        return (ret < 0) ? ret : 0;
+    } else {
+        set_partial(rule, name);
+    }
+    return 0;
+}
+
+/* Reads the words after "match ip". */
 static int read_acl_match(acl_reader_t *reader, const acl_line_t *line,
                           unsigned at, nvue_rule_t *rule)
 {
     const char *value = line->words[line->num - 1];
+    int is_source = acl_find_word(line, "source-port") < line->num;
+    int is_dest = acl_find_word(line, "dest-port") < line->num;
     unsigned first, last;
 
-    if (ACL_HAS(line, at, "tcp") || ACL_HAS(line, at, "icmp-type")) {
-        rule->is_other = 1;
-    } else if (ACL_HAS(line, at, "protocol")) {
-        rule->is_other |= strcmp(value, "udp") != 0 && strcmp(value, "17") != 0;
-    } else if (ACL_HAS(line, at, "dscp")) {
-        return read_dscp(reader, value, &rule->match.dscp);
-    } else if (ACL_HAS(line, at, "dest-ip")) {
-        rule->is_other |= strcmp(value, "ANY") != 0;
-    } else if (ACL_HAS(line, at, "source-ip") && strcmp(value, "ANY") != 0) {
-        snprintf(rule->match.source, sizeof(rule->match.source), "%.*s",
-                 ACL_TARGET_MAX - 1, value);
+    if (at >= line->num) {
+        return 0;
+    }
+    if (ACL_HAS(line, at, "tcp") || (!is_source && !is_dest)) {
+        int ret = read_condition(reader, line->words[at], value, rule);
+
+        if (ret != 0) {
+            return ret;
+        }
     }
     if (strcmp(value, "ANY") == 0) {
         return 0;
     }
-    if (acl_find_word(line, "source-port") < line->num) {
+    if (is_source) {
         rule->match.is_any = 0;
         return acl_ports(reader, value, &rule->match.first, &rule->match.last);
     }
-    if (acl_find_word(line, "dest-port") < line->num) {
+    if (is_dest) {
         if (acl_ports(reader, value, &first, &last) != 0) {
             return -EINVAL;
         }
@@ -323,6 +345,9 @@ static int read_acl(acl_reader_t *reader, const acl_line_t *line, unsigned at)
     if (ACL_HAS(line, at + 4, "action", "set", "dscp") && at + 7 < line->num) {
         return mark_key(reader, line->words[at + 7], rule->match.key);
     }
+    if (ACL_HAS(line, at + 4, "match")) {
+        set_partial(rule, line->words[at + 5]);
+    }
     /* A policer drops the packets beyond its rate. */
     rule->match.denies |= ACL_HAS(line, at + 4, "action", "deny") ||
                           ACL_HAS(line, at + 4, "action", "police");
@@ -349,6 +374,9 @@ static int read_pbr(acl_reader_t *reader, const acl_line_t *line, unsigned at)
                    ? -EINVAL
                    : acl_add_edge(reader, ACL_REFERENCE, (unsigned)order, other,
                                   key);
+    }
+    if (ACL_HAS(line, at + 3, "match")) {
+        return acl_add_edge(reader, ACL_DECLARATION, 0, key, ACL_OTHER_MATCH);
     }
     if (ACL_HAS(line, at + 3, "action", "nexthop-group")) {
         return acl_key(reader, other, "group", line->words[at + 5], NULL) != 0
@@ -446,6 +474,7 @@ static int nvue_read(acl_reader_t *reader, char *text)
         ret = add_rule(reader, &state.rules[i]);
     }
     free(state.rules);
+    acl_find_conditions(reader);
     return ret;
 }
 

@@ -346,6 +346,30 @@ static int read_action(sonic_rule_t *rule, const char *text)
     return 0;
 }
 
+/* Returns 1 for members that do not restrict the packets of a rule. */
+static int is_neutral(const char *name, const char *text)
+{
+    static const char *const members[][2] = {
+        {"ETHER_TYPE", "0x0800"},
+        {"ETHER_TYPE", "0x800"},
+        {"ETHER_TYPE", "2048"},
+        {"IP_TYPE", "ANY"},
+        {"IP_TYPE", "IP"},
+        {"IP_TYPE", "IPV4ANY"},
+        {"MIRROR_ACTION", NULL},
+        {"MIRROR_INGRESS_ACTION", NULL},
+        {"MIRROR_EGRESS_ACTION", NULL},
+    };
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(members); ++i) {
+        if (strcasecmp(name, members[i][0]) == 0 &&
+            (members[i][1] == NULL || strcasecmp(text, members[i][1]) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static int read_number(sonic_rule_t *rule, const char *text, const char *what,
                        unsigned long max, unsigned long *value_p)
 {
@@ -389,6 +413,10 @@ static int read_field(sonic_rule_t *rule, const char *name, const char *text)
         }
     } else if (strcasecmp(name, "DST_IP") == 0) {
         rule->is_other |= strcmp(text, "0.0.0.0/0") != 0;
+    } else if (!is_neutral(name, text)) {
+        rule->match.is_partial = 1;
+        snprintf(rule->match.text, sizeof(rule->match.text),
+                 "the rule has the condition '%.40s'", name);
     }
     return ret;
 }

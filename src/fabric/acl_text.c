@@ -158,6 +158,49 @@ int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
     return 0;
 }
 
+int acl_dscp_of(const char *name)
+{
+    unsigned class, drop;
+    char end;
+
+    /* Sources: [RFC 2474] 4.2.2, [RFC 2597] 6, [RFC 3246]. */
+    if (strcasecmp(name, "default") == 0 || strcasecmp(name, "be") == 0) {
+        return 0;
+    }
+    if (strcasecmp(name, "ef") == 0) {
+        return 46;
+    }
+    if (strncasecmp(name, "cs", 2) == 0 &&
+        sscanf(name + 2, "%1u%c", &class, &end) == 1 && class <= 7) {
+        return (int)(8 * class);
+    }
+    if (strncasecmp(name, "af", 2) == 0 &&
+        sscanf(name + 2, "%1u%1u%c", &class, &drop, &end) == 2 && class >= 1 &&
+        class <= 4 && drop >= 1 && drop <= 3) {
+        return (int)(8 * class + 2 * drop);
+    }
+    return -1;
+}
+
+int acl_dscp(acl_reader_t *reader, const char *word, unsigned *dscp_p)
+{
+    unsigned long value;
+    int of_name = acl_dscp_of(word);
+
+    if (of_name >= 0) {
+        *dscp_p = (unsigned)of_name;
+        return 1;
+    }
+    if (word[0] < '0' || word[0] > '9') {
+        return 0;
+    }
+    if (acl_number(reader, word, "dscp", 63, &value) != 0) {
+        return -EINVAL;
+    }
+    *dscp_p = (unsigned)value;
+    return 1;
+}
+
 /* ---- Matches and edges ---- */
 
 /* Enlarges the array for one more element. Returns 0 or -ENOMEM. */

@@ -1,9 +1,13 @@
 #include "config.h"
 #include "telemetry/file.h"
 
+#include "base/grow.h"
+#include "base/util.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,14 +143,52 @@ int mrail_tele_file_others(const char *dir)
     return count;
 }
 
+/* ---- files of terminated processes ---- */
+
+typedef struct file_dead {
+    char path[MRAIL_TELE_PATH];
+    size_t process;   /* bytes of the path that the process's files share */
+    time_t changed_s; /* newest modification of the process's files */
+} file_dead_t;
+
 typedef struct file_cleaning {
-    long min_age_s;
-    int count;
+    file_dead_t *dead;
+    unsigned num, allocated;
+    int ret;
 } file_cleaning_t;
 
-static void file_clean_one(const char *path, void *arg)
+/* Returns the length of "DIR/PREFIX.UID.PID.". */
+static size_t file_process(const char *path)
 {
-    file_cleaning_t *cleaning = arg;
+    char prefix[64];
+    size_t length = (size_t)(strrchr(path, '/') + 1 - path) +
+                    (size_t)file_prefix(prefix, sizeof(prefix));
+
+    return length + strcspn(path + length, ".") + 1;
+}
+
+static void file_add_dead(file_cleaning_t *cleaning, const char *path,
+                          time_t changed_s)
+{
+    file_dead_t *dead;
+
+    if (cleaning->num == cleaning->allocated) {
+        unsigned allocated = 64 + 2 * cleaning->allocated;
+
+        if (!mrail_grow(&cleaning->dead, allocated, sizeof(*dead))) {
+            cleaning->ret = -ENOMEM;
+            return;
+        }
+        cleaning->allocated = allocated;
+    }
+    dead = &cleaning->dead[cleaning->num++];
+    snprintf(dead->path, sizeof(dead->path), "%s", path);
+    dead->process = file_process(path);
+    dead->changed_s = changed_s;
+}
+
+static void file_find_dead(const char *path, void *arg)
+{
     struct stat st;
     int fd = mrail_tele_file_open(path, &st);
 
@@ -154,20 +196,103 @@ static void file_clean_one(const char *path, void *arg)
         return;
     }
     if (S_ISREG(st.st_mode) && (st.st_uid == geteuid()) &&
-        (st.st_mtime + cleaning->min_age_s <= time(NULL)) &&
-        !mrail_tele_file_is_held(fd) && (unlink(path) == 0)) {
-        ++cleaning->count;
+        !mrail_tele_file_is_held(fd)) {
+        file_add_dead(arg, path, st.st_mtime);
     }
     close(fd);
 }
 
+/* Returns the index after the files of the process to which file `first`
+ * belongs. */
+static unsigned file_process_end(const file_cleaning_t *cleaning,
+                                 unsigned first)
+{
+    const file_dead_t *dead = &cleaning->dead[first];
+    unsigned end = first + 1;
+
+    while ((end < cleaning->num) && (strncmp(cleaning->dead[end].path,
+                                             dead->path, dead->process) == 0)) {
+        ++end;
+    }
+    return end;
+}
+
+/* Makes all files of a process as old as the newest of them. Stores to a
+ * mapping do not change the modification time, so the files of MPI calls and
+ * forecasts look as old as their process. */
+static void file_date_processes(file_cleaning_t *cleaning)
+{
+    for (unsigned i = 0, end; i < cleaning->num; i = end) {
+        time_t newest_s = cleaning->dead[i].changed_s;
+
+        end = file_process_end(cleaning, i);
+        for (unsigned j = i; j < end; ++j) {
+            newest_s = MRAIL_MAX(newest_s, cleaning->dead[j].changed_s);
+        }
+        for (unsigned j = i; j < end; ++j) {
+            cleaning->dead[j].changed_s = newest_s;
+        }
+    }
+}
+
+/* The newest process comes first. The files of a process stay together. */
+static int file_order(const void *a, const void *b)
+{
+    const file_dead_t *x = a, *y = b;
+
+    if (x->changed_s != y->changed_s) {
+        return (x->changed_s < y->changed_s) - (x->changed_s > y->changed_s);
+    }
+    return strcmp(x->path, y->path);
+}
+
+/* Removes the files of processes that terminated at least min_age_s ago, and
+ * keeps at most `keep` other files. Returns the number of removed files. */
+static int file_remove_dead(file_cleaning_t *cleaning, long min_age_s,
+                            unsigned keep)
+{
+    time_t now_s = time(NULL);
+    unsigned kept = 0;
+    int count = 0;
+
+    if (cleaning->num > 0) {
+        file_date_processes(cleaning);
+        qsort(cleaning->dead, cleaning->num, sizeof(*cleaning->dead),
+              file_order);
+    }
+    for (unsigned i = 0, end; i < cleaning->num; i = end) {
+        end = file_process_end(cleaning, i);
+        if ((cleaning->dead[i].changed_s + min_age_s > now_s) &&
+            (end - i <= keep - kept)) {
+            kept += end - i;
+            continue;
+        }
+        keep = kept; /* remove all older processes */
+        for (unsigned j = i; j < end; ++j) {
+            count += (unlink(cleaning->dead[j].path) == 0);
+        }
+    }
+    return count;
+}
+
+static int file_clean(const char *dir, long min_age_s, unsigned keep)
+{
+    file_cleaning_t cleaning = {.ret = 0};
+    int ret =
+        mrail_tele_file_each(dir, MRAIL_TELE_ALL, file_find_dead, &cleaning);
+
+    /* Without memory, the age of a process may be unknown. */
+    ret = (ret < 0) ? ret : cleaning.ret;
+    if (ret == 0) {
+        ret = file_remove_dead(&cleaning, min_age_s, keep);
+    }
+    free(cleaning.dead);
+    return ret;
+}
+
 int mrail_tele_file_clean(const char *dir, long min_age_s)
 {
-    file_cleaning_t cleaning = {.min_age_s = min_age_s};
-    int ret =
-        mrail_tele_file_each(dir, MRAIL_TELE_ALL, file_clean_one, &cleaning);
-
-    return (ret < 0) ? ret : cleaning.count;
+    return file_clean(dir, min_age_s, UINT_MAX);
 }
 
 /* ---- fork ---- */
@@ -228,14 +353,6 @@ static void file_unlist(mrail_tele_file_t *file)
 
 /* ---- writer ---- */
 
-static void file_reserve(const char *dir)
-{
-    int count = mrail_tele_file_each(dir, MRAIL_TELE_ALL, NULL, NULL);
-
-    mrail_tele_file_clean(dir,
-                          (count > MRAIL_TELE_KEEP) ? 0 : MRAIL_TELE_KEEP_S);
-}
-
 int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
                            mrail_tele_kind_t kind, uint64_t id)
 {
@@ -243,7 +360,7 @@ int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
     int ret;
 
     memset(file, 0, sizeof(*file));
-    file_reserve(dir);
+    (void)file_clean(dir, MRAIL_TELE_KEEP_S, MRAIL_TELE_KEEP);
     file_prefix(prefix, sizeof(prefix));
     ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx%s", dir,
                    prefix, (long)getpid(), (unsigned long long)id,

@@ -52,11 +52,11 @@ typedef struct mrail_tele_file {
 } mrail_tele_file_t;
 
 /* Creates an unnamed file. First removes files of this user whose processes
- * terminated abnormally more than MRAIL_TELE_KEEP_S ago. If there are more than
- * MRAIL_TELE_KEEP files, removes the files of all terminated processes. Returns
- * 0 or -errno. */
+ * terminated abnormally more than MRAIL_TELE_KEEP_S ago. If more than
+ * MRAIL_TELE_KEEP files of terminated processes remain, removes the oldest.
+ * Returns 0 or -errno. */
 #define MRAIL_TELE_KEEP_S 3600
-#define MRAIL_TELE_KEEP 512 /* two files for most processes */
+#define MRAIL_TELE_KEEP 1024 /* a full node: 341 processes with three files */
 int mrail_tele_file_create(mrail_tele_file_t *file, const char *dir,
                            mrail_tele_kind_t kind, uint64_t id);
 
@@ -123,7 +123,8 @@ int mrail_tele_name_write(char *text, size_t size,
 int mrail_tele_file_host(const char *path);
 
 /* Removes files of this user whose processes terminated abnormally at least
- * min_age_s ago. Returns their number, or -errno. */
+ * min_age_s ago: none of the process's files has changed since then. Returns
+ * their number, or -errno. */
 int mrail_tele_file_clean(const char *dir, long min_age_s);
 
 #endif

@@ -32,15 +32,50 @@
 #define EXIT_NOT_FOUND 127
 #define EXIT_SIGNAL 128
 
-static volatile sig_atomic_t stop_signal;
 static volatile pid_t child; /* receives forwarded signals */
 
 static void forward(int sig)
 {
-    stop_signal = sig;
-    if (child > 0) {
-        kill(child, sig);
+    kill(child, sig);
+}
+
+static void stop(int sig)
+{
+    _exit(EXIT_SIGNAL + sig);
+}
+
+/* Sets a handler, unless the parent has chosen to ignore the signal, as
+ * nohup(1) does. */
+static void set_handler(int sig, void (*handler)(int))
+{
+    struct sigaction before;
+
+    if (sigaction(sig, NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+        signal(sig, handler);
     }
+}
+
+/* Makes signals end this process, and therefore the lab, until forward_to() or
+ * execve(2). Without a handler, the kernel would discard the signals of the
+ * inner process, as of every init process. */
+static void stop_on_signals(void)
+{
+    static const int signals[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(signals); ++i) {
+        set_handler(signals[i], stop);
+    }
+}
+
+/* Forwards signals to a process from now on. The terminal itself sends SIGINT
+ * and SIGQUIT to the command. */
+static void forward_to(pid_t pid)
+{
+    child = pid;
+    set_handler(SIGTERM, forward);
+    set_handler(SIGHUP, forward);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
 }
 
 /* Returns the status of `pid` as a shell would report it. Reaps all other
@@ -281,8 +316,6 @@ static _Noreturn void run_command(const lab_run_t *run)
 {
     int error;
 
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
     set_environment(&run->lab);
     execvp(run->command[0], run->command);
     error = errno;
@@ -317,8 +350,6 @@ static int inner(lab_run_t *run, int alive_fd)
     if (!run->is_quiet) {
         check_lanes(&run->lab);
     }
-    signal(SIGTERM, forward);
-    signal(SIGHUP, forward);
     pid = fork();
     if (pid < 0) {
         mrail_tool_fail(LAB_COMMAND, "cannot start a process: %s",
@@ -327,10 +358,7 @@ static int inner(lab_run_t *run, int alive_fd)
     if (pid == 0) {
         run_command(run);
     }
-    child = pid;
-    if (stop_signal != 0) {
-        kill(child, stop_signal);
-    }
+    forward_to(pid);
     status = await(pid);
     if (!run->is_quiet) {
         print_counters(run);
@@ -346,6 +374,7 @@ int lab_run(lab_run_t *run)
     check_programs(&run->lab);
     make_spaces();
     fflush(NULL);
+    stop_on_signals(); /* before the inner process exists, which inherits it */
     if (pipe2(fds, O_CLOEXEC) != 0 || (pid = fork()) < 0) {
         mrail_tool_fail(LAB_COMMAND, "cannot start a process: %s",
                         strerror(errno));
@@ -355,11 +384,6 @@ int lab_run(lab_run_t *run)
         exit(inner(run, fds[0]));
     }
     close(fds[0]);
-    /* The terminal also sends these signals to the command. */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGQUIT, SIG_IGN);
-    child = pid;
-    signal(SIGTERM, forward);
-    signal(SIGHUP, forward);
+    forward_to(pid);
     return await(pid);
 }

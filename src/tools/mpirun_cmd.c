@@ -407,12 +407,13 @@ static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
     }
 }
 
-void mrail_run_plan(const mrail_run_options_t *options,
-                    const mrail_run_paths_t *paths,
-                    char *(*getenv_func)(const char *name),
-                    mrail_tool_args_t *args_p)
+unsigned mrail_run_plan(const mrail_run_options_t *options,
+                        const mrail_run_paths_t *paths,
+                        char *(*getenv_func)(const char *name),
+                        mrail_tool_args_t *args_p)
 {
     mrail_tool_args_t words = {0};
+    unsigned num_variables;
     plan_t plan = {.options = options,
                    .getenv_func = getenv_func,
                    .is_prrte = paths->no_components != NULL,
@@ -435,8 +436,10 @@ void mrail_run_plan(const mrail_run_options_t *options,
         mrail_tool_args_add(&words, options->user[i]);
     }
     plan_wrappers(&plan, paths);
+    num_variables = args_p->count;
     for (unsigned i = 0; i < words.count; ++i) {
         mrail_tool_args_add(args_p, words.items[i]);
     }
     mrail_tool_args_cleanup(&words);
+    return num_variables;
 }

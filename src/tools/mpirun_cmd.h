@@ -60,10 +60,12 @@ const char *mrail_run_not_for_rank(const mrail_run_options_t *options);
 /* Builds the command. Its first words may have the form NAME=VALUE, as in a
  * shell. They are environment variables for mpirun itself, or for the rank. The
  * user's settings take precedence: options (--mca KEY, -x NAME, --bind-to) and
- * variables that getenv_func finds (UCX_*, OMPI_MCA_*) are not set again. */
-void mrail_run_plan(const mrail_run_options_t *options,
-                    const mrail_run_paths_t *paths,
-                    char *(*getenv_func)(const char *name),
-                    mrail_tool_args_t *args_p);
+ * variables that getenv_func finds (UCX_*, OMPI_MCA_*) are not set again. Returns
+ * the number of environment variables. The command after them may contain '='
+ * as well. */
+unsigned mrail_run_plan(const mrail_run_options_t *options,
+                        const mrail_run_paths_t *paths,
+                        char *(*getenv_func)(const char *name),
+                        mrail_tool_args_t *args_p);
 
 #endif

@@ -369,9 +369,9 @@ static void complete_options(run_t *run)
 
 /* Executes the command. Its first words are environment variables (see
  * mpirun_cmd.h). */
-static _Noreturn void execute(char **argv)
+static _Noreturn void execute(char **argv, unsigned num_variables)
 {
-    for (; strchr(argv[0], '=') != NULL; ++argv) {
+    for (; num_variables > 0; --num_variables, ++argv) {
         (void)putenv(argv[0]);
     }
     execvp(argv[0], argv);
@@ -424,6 +424,7 @@ int main(int argc, char **argv)
                                MRAIL_MPIRUN_FEEDS_PMIX ? no_components : NULL};
     mrail_tool_args_t args = {0};
     run_t run = {0};
+    unsigned num_variables;
 
     parse_args(&run, argv);
     complete_options(&run);
@@ -432,7 +433,7 @@ int main(int argc, char **argv)
                          sizeof(rank_rail));
     mrail_tool_installed(MRAIL_OMPI_DIR, components, sizeof(components));
     mrail_tool_installed(MRAIL_NONE_DIR, no_components, sizeof(no_components));
-    mrail_run_plan(&run.options, &paths, getenv, &args);
+    num_variables = mrail_run_plan(&run.options, &paths, getenv, &args);
     if (run.print) {
         mrail_tool_args_print(&args, stdout);
         return 0;
@@ -446,5 +447,5 @@ int main(int argc, char **argv)
             components);
     }
     check_node(&run.options);
-    execute(args.items);
+    execute(args.items, num_variables);
 }

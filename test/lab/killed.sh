@@ -1,6 +1,7 @@
 #!/bin/sh
-# Kills mrail lab at random times. Processes, namespaces, mounts and files must
-# not remain. LAB_KILL_SEED sets the seed, and LAB_KILLS the number of kills.
+# Kills mrail lab at random times, and ends it by signals. Processes,
+# namespaces, mounts and files must not remain. LAB_KILL_SEED sets the seed, and
+# LAB_KILLS the number of kills.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -82,6 +83,31 @@ for kill in $(seq "$kills"); do
         left >"$tmp/left"
         not_ok "kill $kill of $whom after $delay_ms ms leaves nothing" \
             "LAB_KILL_SEED=$seed $0" "$tmp/left"
+    fi
+done
+
+# Signals during the set-up end the lab, so the command never starts. The
+# command would run for longer than this test waits.
+for case in 'TERM 143 0' 'HUP 129 0.1' 'TERM 143 0.3'; do
+    # shellcheck disable=SC2086 # three words
+    set -- $case
+    rm -f "$tmp/started"
+    env -u UCX_MRAIL_TELEMETRY_DIR "$lab" "$tmp/spread.fabric" --quiet \
+        --routing rules -- sh "$tmp/work" "$token" "$tmp/started" \
+        >"$tmp/out" 2>&1 &
+    pid=$!
+    await 20 pgrep -P "$pid" >/dev/null || :
+    sleep "$3"
+    kill "-$1" "$pid"
+    name="SIG$1 ends the lab $3 s after the start of its set-up"
+    if await $end_s is_clean; then
+        wait "$pid"
+        is "$name" "$2" $?
+    else
+        left >"$tmp/left"
+        not_ok "$name" 'there are remains' "$tmp/left"
+        kill -9 "$pid"
+        wait "$pid"
     fi
 done
 

@@ -115,6 +115,13 @@ expect_run 'run with a script but no software rails' 2 'require --soft' \
     "$mrail" run --script "$tmp/script" -- true
 expect_run 'run with too many devices' 2 'at most 256 rails are supported' \
     "$mrail" run --soft 100x16 -- true
+mkdir "$tmp/lr=0.1"
+# shellcheck disable=SC2016 # expanded by the program
+printf '#!/bin/sh\necho "$UCX_TLS, $*"\n' >"$tmp/lr=0.1/app"
+chmod +x "$tmp/lr=0.1/app"
+expect_run 'run as a rank: a path with an equals sign is the command' 0 \
+    '^rc,self,sm, a=b c$' \
+    env PMIX_RANK=0 "$mrail" run --stock -- "$tmp/lr=0.1/app" a=b c
 expect_run 'run does not change the command' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
 # shellcheck disable=SC2016 # expanded by the inner shell

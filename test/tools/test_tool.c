@@ -26,6 +26,8 @@ static char *fake_getenv(const char *name)
 
 static const char *no_components; /* lists the components of Open MPI 5.0 */
 
+static unsigned num_variables; /* in the last command */
+
 /* Returns the command as one string. */
 static char *plan_of(const mrail_run_options_t *options)
 {
@@ -34,7 +36,7 @@ static char *plan_of(const mrail_run_options_t *options)
     mrail_tool_args_t args = {0};
     char *text = calloc(1, 4096);
 
-    mrail_run_plan(options, &paths, fake_getenv, &args);
+    num_variables = mrail_run_plan(options, &paths, fake_getenv, &args);
     for (unsigned i = 0; i < args.count; ++i) {
         strcat(strcat(text, " "), args.items[i]);
     }
@@ -85,6 +87,22 @@ static void test_run_as_rank(void **state)
                " A=1 OMPI_MCA_coll_x=2 OMPI_MCA_mpi_yield_when_idle=1" RANK_UCX
                " UCX_TLS=mrail,self /p/mrail soft --nodes 2 --rails 4"
                " --session s -- /p/rank-rail mrail 2 soft0,soft1 -- app -np 7");
+}
+
+/* A path may look like a variable. */
+static void test_run_path_with_equals_sign(void **state)
+{
+    static const char *const path[] = {"lr=0.1/app", NULL};
+    static const char *const user[] = {"-x", "A=1"};
+    mrail_run_options_t options = {
+        .command = path, .is_rank = 1, .user = user, .num_user = 2};
+
+    check_plan(&options, " A=1" RANK_UCX " UCX_TLS=mrail,self,sm lr=0.1/app");
+    assert_int_equal(num_variables, 8);
+    options.is_rank = 0;
+    check_plan(&options, " mpirun" UCX COMPONENTS
+                         " -x UCX_TLS=mrail,self,sm -x A=1 lr=0.1/app");
+    assert_int_equal(num_variables, 0);
 }
 
 static void test_run_not_for_rank(void **state)
@@ -273,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_on_nics),
         cmocka_unit_test(test_run_as_rank),
+        cmocka_unit_test(test_run_path_with_equals_sign),
         cmocka_unit_test(test_run_not_for_rank),
         cmocka_unit_test(test_run_on_software_rails),
         cmocka_unit_test(test_run_on_prrte),

@@ -131,6 +131,164 @@ static void test_exempt_hosts(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
+/* ---- Rules with further conditions ---- */
+
+#define LIST_END "57344 61439 any eq 4791"
+#define LIST_PART(_dialect, _words)                                            \
+    {                                                                          \
+        _dialect, LIST_END, LIST_END " " _words,                               \
+            ": ports 57344 to 61439 are exempt: the entry has the condition '" \
+    }
+#define LIST_FULL(_dialect, _words)                                            \
+    {                                                                          \
+        _dialect, LIST_END, LIST_END " " _words, NULL                          \
+    }
+#define MEMBER(_member)                                                        \
+    MRAIL_ACL_SONIC, "\"L4_SRC_PORT_RANGE\": \"57344",                         \
+        _member ", \"L4_SRC_PORT_RANGE\": \"57344"
+#define SONIC_PART(_name, _value)                                                   \
+    {                                                                               \
+        MEMBER("\"" _name "\": " _value),                                           \
+            ": ports 57344 to 61439 are exempt: the rule has the condition '" _name \
+            "'"                                                                     \
+    }
+#define SONIC_FULL(_name, _value)                                              \
+    {                                                                          \
+        MEMBER("\"" _name "\": " _value), NULL                                 \
+    }
+
+/* A rule with a condition that the check does not know leaves some packets of
+ * its ports to the ordinary routes. */
+static void test_conditions(void **state)
+{
+    static const acl_test_edit_t edits[] = {
+        LIST_PART(MRAIL_ACL_IOS, "fragments"),
+        LIST_PART(MRAIL_ACL_IOS, "time-range NIGHT"),
+        LIST_PART(MRAIL_ACL_IOS, "precedence critical log"),
+        LIST_PART(MRAIL_ACL_IOS, "dscp unknown"),
+        LIST_PART(MRAIL_ACL_EOS, "ttl eq 64"),
+        LIST_PART(MRAIL_ACL_EOS, "log tos 4"),
+        {MRAIL_ACL_IOS, LIST_END, LIST_END " dscp cs3",
+         ": the DSCP differs from the rule in line"},
+        {MRAIL_ACL_EOS, LIST_END, LIST_END " dscp af31",
+         ": the DSCP differs from the rule in line"},
+        LIST_FULL(MRAIL_ACL_IOS, "log"),
+        LIST_FULL(MRAIL_ACL_IOS, "log-input (25 matches)"),
+        LIST_FULL(MRAIL_ACL_EOS, "log [match 25 packets]"),
+        {MRAIL_ACL_IOS, "route-map udf permit 30\n",
+         "route-map udf permit 30\n  match length 64 128\n",
+         ": ports 57344 to 61439 are exempt: the entry of 'udf:30' has a "
+         "further match\n"},
+        SONIC_PART("IN_PORTS", "\"Ethernet0\""),
+        SONIC_PART("IN_PORTS", "[\"Ethernet0\"]"),
+        SONIC_PART("ETHER_TYPE", "\"0x86DD\""),
+        SONIC_PART("IP_TYPE", "\"IPV6ANY\""),
+        SONIC_PART("TCP_FLAGS", "\"0x02/0x02\""),
+        SONIC_PART("VLAN_ID", "\"100\""),
+        SONIC_FULL("ETHER_TYPE", "\"0x0800\""),
+        SONIC_FULL("IP_TYPE", "\"IPV4ANY\""),
+        SONIC_FULL("IP_TYPE", "\"any\""),
+        SONIC_FULL("MIRROR_INGRESS_ACTION", "\"session\""),
+        {MRAIL_ACL_NVUE, NULL, "nv set acl udf rule 3 match ip ecn ect0\n",
+         ": ports 57344 to 61439 are exempt: the rule has the condition "
+         "'ecn'\n"},
+        {MRAIL_ACL_NVUE, NULL,
+         "nv set acl udf rule 3 match mac protocol ipv4\n",
+         "the rule has the condition 'mac'\n"},
+        {MRAIL_ACL_NVUE, NULL, "nv set acl udf rule 3 match ip dscp cs3\n",
+         ": the DSCP differs from the rule in line"},
+        {MRAIL_ACL_NVUE, NULL,
+         "nv set router pbr map udf rule 104 match source-ip 10.0.0.0/24\n",
+         "the entry of 'udf:104' has a further match\n"},
+        {MRAIL_ACL_NVUE, NULL,
+         "nv set acl udf rule 3 match ip ecn ANY\n"
+         "nv set acl udf rule 3 match ip dscp ANY\n",
+         NULL},
+    };
+
+    acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
+/* The same for marks and routing rules of Linux. */
+static void test_conditions_linux(void **state)
+{
+#define MARKS "udp dport 4791 udp sport 57344-61439 "
+#define MARK_PART(_words)                                                      \
+    {                                                                          \
+        MRAIL_ACL_LINUX, MARKS, MARKS _words " ",                              \
+            ": ports 57344 to 61439 are exempt: 'udp dport 4791 udp sport "    \
+            "57344-61439 " _words                                              \
+    }
+#define MARK_FULL(_words)                                                      \
+    {                                                                          \
+        MRAIL_ACL_LINUX, MARKS, MARKS _words " ", NULL                         \
+    }
+    static const char rule[] = "rule add priority 4793 fwmark 0x47910003 ";
+    static const acl_test_edit_t edits[] = {
+        MARK_PART("ip daddr 10.1.0.0/16"),
+        MARK_PART("ip ttl 64"),
+        MARK_PART("ip ecn ect0"),
+        MARK_PART("ether saddr 0a:00:00:00:00:01"),
+        MARK_PART("vlan id 7"),
+        MARK_PART("meta mark 0x5"),
+        MARK_PART("ct state new"),
+        MARK_PART("iifname \"lo\""),
+        {MRAIL_ACL_LINUX, MARKS, MARKS "ip dscp cs3 ",
+         ": the DSCP differs from the rule in line"},
+        MARK_FULL("ip daddr != { 10.0.0.0/24, 10.0.1.0/24 }"),
+        MARK_FULL("iifname { \"swp1\", \"swp2\" }"),
+        MARK_FULL("iifname != { swp1, swp2 } meta nfproto ipv4"),
+        MARK_FULL("iifname uplink ip version 4 counter"),
+        MARK_FULL("ip dscp != { cs1, 26 } meta l4proto { tcp, udp }"),
+        MARK_FULL("log prefix \"a long text\" level debug"),
+        {MRAIL_ACL_LINUX, "meta mark set 0x47910003",
+         "meta mark set 0x47910003 ct state new log", NULL},
+        {MRAIL_ACL_LINUX, rule,
+         "rule add priority 4793 tos 0x68 fwmark 0x47910003 ",
+         "ports 57344 to 61439 have no uplink"},
+        {MRAIL_ACL_LINUX, rule,
+         "rule add priority 4793 uidrange 0-9 fwmark 0x47910003 ",
+         "ports 57344 to 61439 have no uplink"},
+    };
+    acl_test_check_t check = acl_test_check(
+        MRAIL_ACL_LINUX,
+        "ip rule add pref 9 sport 49152-65535 dport 4791 tos 0x68 lookup 1\n"
+        "default via 10.9.0.1 table 1\n",
+        1, 1);
+
+    acl_test_has(check.found,
+                 "line 1: ports 49152 to 65535 are exempt: rule 9, ");
+    assert_int_equal(check.report.num_unmapped, 1);
+    acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
+/* A DSCP may be a number or a name. */
+static void test_dscp_names(void **state)
+{
+#define TWO(_lower, _upper)                                                    \
+    "ip access-list extended a\n"                                              \
+    " permit udp any range 49152 57343 any eq 4791 dscp " _lower "\n"          \
+    "ip access-list extended b\n"                                              \
+    " permit udp any range 57344 65535 any eq 4791 dscp " _upper "\n"          \
+    "route-map m permit 10\n match ip address a\n set ip next-hop 10.9.0.1\n"  \
+    "route-map m permit 20\n match ip address b\n set ip next-hop 10.9.1.1\n"
+    static const struct {
+        const char *text;
+        unsigned num_conflicts;
+    } cases[] = {{TWO("26", "af31"), 0}, {TWO("46", "EF"), 0},
+                 {TWO("24", "cs3"), 0},  {TWO("0", "default"), 0},
+                 {TWO("26", "cs3"), 1},  {TWO("af31", "af32"), 1}};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        acl_test_check_t check =
+            acl_test_check(MRAIL_ACL_IOS, cases[i].text, 2, 1);
+
+        assert_int_equal(check.report.num_conflicts, cases[i].num_conflicts);
+        assert_int_equal(check.report.num_unmapped, 0);
+        assert_int_equal(check.ret, (cases[i].num_conflicts > 0) ? -ERANGE : 0);
+    }
+}
+
 /* Marking does not end the search, so a deny rule applies wherever it
  * stands. */
 static void test_exempt_ports_nvue(void **state)
@@ -240,6 +398,9 @@ int main(void)
         cmocka_unit_test(test_one_source),
         cmocka_unit_test(test_same_source),
         cmocka_unit_test(test_exempt_hosts),
+        cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_conditions_linux),
+        cmocka_unit_test(test_dscp_names),
         cmocka_unit_test(test_exempt_ports_nvue),
         cmocka_unit_test(test_not_applied),
     };

@@ -20,9 +20,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SUFFIX 0x1234u
@@ -300,21 +302,118 @@ static void test_clean(void **state)
     assert_int_equal(mrail_tele_file_clean("/nonexistent", 0), -ENOENT);
 }
 
-/* A process that crashes repeatedly must not fill the file system. */
+/* Writes the name of a file of any kind of a process. */
+static void name_of(char *name, size_t size, unsigned pid, unsigned id,
+                    const char *suffix)
+{
+    snprintf(name, size, "%s/mrail-telemetry.%u.%u.%016x%s", dir,
+             (unsigned)geteuid(), pid, id, suffix);
+}
+
+/* Creates a file that no process holds, last changed `age_s` ago. */
+static void put_dead(const char *name, long age_s)
+{
+    struct timespec times[2] = {{.tv_sec = time(NULL) - age_s}};
+    int fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+    times[1] = times[0];
+    assert_true(fd >= 0);
+    assert_int_equal(futimens(fd, times), 0);
+    close(fd);
+}
+
+static int exists(const char *name)
+{
+    return access(name, F_OK) == 0;
+}
+
+/* The file of the MPI calls is written through a mapping, so it has the time of
+ * MPI_Init. It must stay for as long as the page, which says when the process
+ * was last alive. */
+static void test_clean_keeps_processes(void **state)
+{
+    char page[128], calls[128], before[128], after[128];
+    pid_t pid = child(1, page, sizeof(page));
+
+    kill_child(pid);
+    name_of(calls, sizeof(calls), (unsigned)pid, 0, ".calls");
+    put_dead(calls, 2 * MRAIL_TELE_KEEP_S);
+    assert_int_equal(mrail_tele_file_clean(dir, MRAIL_TELE_KEEP_S), 0);
+    assert_true(exists(calls));
+    /* other processes, whose numbers begin with the same digits */
+    name_of(before, sizeof(before), (unsigned)pid / 10, 0, ".calls");
+    name_of(after, sizeof(after), (unsigned)pid * 10, 0, ".calls");
+    put_dead(before, 2 * MRAIL_TELE_KEEP_S);
+    put_dead(after, 2 * MRAIL_TELE_KEEP_S);
+    assert_int_equal(mrail_tele_file_clean(dir, MRAIL_TELE_KEEP_S), 2);
+    assert_true(exists(page) && exists(calls));
+    assert_int_equal(chmod(page, 0600), 0);
+    put_dead(page, 2 * MRAIL_TELE_KEEP_S);
+    assert_int_equal(mrail_tele_file_clean(dir, MRAIL_TELE_KEEP_S), 2);
+    assert_false(exists(page) || exists(calls));
+}
+
+/* A process that crashes repeatedly must not fill the file system. The oldest
+ * process is removed first, with all its files. */
 static void test_keeps_few(void **state)
 {
     mrail_page_file_t *file = create();
-    char name[128];
+    char name[128], calls[128];
 
-    for (unsigned i = 0; i < MRAIL_TELE_KEEP; ++i) {
-        snprintf(name, sizeof(name), "%s/mrail-telemetry.%u.0.%u", dir,
-                 (unsigned)geteuid(), i);
-        close(open(name, O_CREAT | O_WRONLY, 0600));
+    for (unsigned pid = 1; pid < MRAIL_TELE_KEEP; ++pid) {
+        name_of(name, sizeof(name), pid, 0, "");
+        put_dead(name, pid);
     }
-    assert_int_equal(count(), MRAIL_TELE_KEEP + 1);
-    kill_child(child(1, name, sizeof(name)));
-    assert_int_equal(count(), 2);
-    assert_int_equal(access(path, F_OK), 0);
+    name_of(calls, sizeof(calls), MRAIL_TELE_KEEP - 1, 1, ".calls");
+    put_dead(calls, MRAIL_TELE_KEEP);
+    mrail_page_remove(file);
+    file = create();
+    assert_true(exists(name) && exists(calls)); /* exactly MRAIL_TELE_KEEP */
+    name_of(name, sizeof(name), MRAIL_TELE_KEEP, 0, "");
+    put_dead(name, 0);
+    mrail_page_remove(file);
+    file = create();
+    assert_true(exists(name));
+    assert_false(exists(calls));
+    assert_int_equal(count(), MRAIL_TELE_KEEP);
+    assert_true(exists(path));
+    mrail_page_remove(file);
+}
+
+/* The files of running processes do not count, however many there are, nor do
+ * the files of other users, who can choose any name. */
+static void test_counts_own_and_dead(void **state)
+{
+    char held[128], name[128], ended[128];
+    mrail_page_file_t *file;
+    unsigned other = 0;
+    int fd;
+
+    name_of(held, sizeof(held), 1, 0, "");
+    put_dead(held, 0);
+    fd = open(held, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    for (unsigned id = 1; id <= MRAIL_TELE_KEEP; ++id) {
+        name_of(name, sizeof(name), 1, id, "");
+        assert_int_equal(link(held, name), 0);
+    }
+    if (geteuid() == 0) {
+        name_of(ended, sizeof(ended), 2, 0, "");
+        put_dead(ended, 0);
+        assert_int_equal(chown(ended, 65534, 65534), 0);
+        for (; other < MRAIL_TELE_KEEP; ++other) {
+            name_of(name, sizeof(name), 2, other + 1, "");
+            assert_int_equal(link(ended, name), 0);
+        }
+        ++other;
+    } else {
+        print_message("only root can create files of other users\n");
+    }
+    kill_child(child(1, ended, sizeof(ended)));
+    file = create();
+    assert_true(exists(ended));
+    assert_int_equal(count(), MRAIL_TELE_KEEP + 1 + other + 2);
+    close(fd);
     mrail_page_remove(file);
 }
 
@@ -688,7 +787,9 @@ int main(void)
         TEST(test_child_of_the_ended),
         TEST(test_copies_hold_together),
         TEST(test_clean),
+        TEST(test_clean_keeps_processes),
         TEST(test_keeps_few),
+        TEST(test_counts_own_and_dead),
         TEST(test_truncated),
         TEST(test_other_versions),
         TEST(test_no_file),
