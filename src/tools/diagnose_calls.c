@@ -77,7 +77,7 @@ void diagnose_add_compute(const diagnose_check_t *check,
 
 /* Returns the rank to which a rank waits to send a message, or from which it
  * waits to receive one. Returns NULL if there is none, if it is unknown, if two
- * jobs of the same name have such a rank, or if the wait is still shorter than
+ * jobs of the same name have this rank, or if the wait is still shorter than
  * --wait. */
 static const diagnose_rank_t *awaited(const diagnose_check_t *check,
                                       const diagnose_rank_t *rank)
