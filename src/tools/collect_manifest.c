@@ -168,7 +168,9 @@ static void write_processes(mrail_json_t *json, const collect_host_t *host)
         mrail_json_newline(json);
         mrail_json_object(json, NULL);
         mrail_json_uint(json, "pid", process->pid);
-        mrail_json_int(json, "rank", process->rank);
+        if (process->rank != COLLECT_ANY_RANK) {
+            mrail_json_int(json, "rank", process->rank);
+        }
         mrail_json_string(json, "state", (char[]){process->state, '\0'});
         write_share(json, "runs", process->run);
         write_share(json, "waits", process->delay);

@@ -157,7 +157,7 @@ if grep -q '^#define HAVE_LIBARCHIVE 1' "$build/config.h"; then
     kill -STOP "$pid"
     "$report" --json --time 0.3 >"$tmp/stopped.json" 2>&1
     # One process wrote the files of all ranks.
-    expect_run 'an archive of the job' 0 '1 of 1 hosts, 1 process,' \
+    expect_run 'an archive of the job' 0 '1 of 1 hosts, 32 processes,' \
         "$build/mrail-collect" -o "$tmp/archive.tar.gz" --sample 0.1
     "$report" --archive "$tmp/archive.tar.gz" -o "$tmp/archive.html" --json \
         >"$tmp/archive.json" 2>"$tmp/archive.err"
