@@ -73,21 +73,32 @@ all_pause()
     fi
 }
 
+# is_busy: the rails have carried 40 MiB. On a busy machine, this may take seconds.
+is_busy()
+{
+    "$mrail" soft status --session "$session" |
+        awk 'NR > 2 { sum += $(NF - 2) } END { exit sum < 40 }'
+}
+
 # run_fault NAME COMMAND: runs COMMAND, which disturbs the rails, during a job.
-# The job must continue.
+# The job must continue. It ends one second after COMMAND.
 seconds=5
 run_fault()
 {
     name=$1
     mkdir -p "$tmp/stats"
-    rm -f "$tmp/stats"/*
+    rm -f "$tmp/stats"/* "$tmp/over"
     : >"$tmp/out"
     UCX_MRAIL_STATS_FILE=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
-        "$build/mpi_exchange" --seconds $seconds --bytes 3000000 \
+        "$build/mpi_exchange" --seconds $seconds --until "$tmp/over" \
+        --bytes 3000000 \
         >"$tmp/out" 2>&1 &
     job=$!
     await_under_way
+    await 60 is_busy || bail_out 'the rails carry no data'
     $2
+    sleep 1
+    : >"$tmp/over"
     status=0
     wait $job || status=$?
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
