@@ -36,7 +36,7 @@ window (seconds, in virtual time; also draws build/bench/window.svg), planner
 by its skew), multirail (16 minutes: exchanges where ranks, leaf groups or rails
 are unequal), gpu (half an hour: exchanges and an MoE layer between device
 memories of software GPUs), osu (a quarter of an hour: MPI operations by size, and
-instructions per message), paths (20 to 60 minutes: the fabrics of the papers,
+instructions per message), paths (20 to 75 minutes: the fabrics of the papers,
 simulated and in a lab; also draws build/bench/paths.svg), scale (five minutes:
 memory and time by the number of peers, and 128 live ranks), operators (two
 hours: cost of telemetry and its tools, answers of mrail diagnose to planted

@@ -6,7 +6,7 @@
  * have it imported: the ranks of a communicator free it at different times. The
  * driver does not allow freeing imported memory. Each rank therefore frees its
  * area when all ranks have closed their imports. Until then, the area is on a
- * list of the process, which later calls look at. Source: [CUDA] driver API,
+ * list of the process, and later allocations and releases free it. Source: [CUDA] driver API,
  * cuIpcOpenMemHandle().
  */
 #include "config.h"
@@ -65,7 +65,8 @@ void mrail_cuda_relay_leave(const mrail_cuda_relay_t *relay)
 typedef struct deferred {
     struct deferred *next;
     const mrail_cuda_t *cuda;
-    CUdevice device; /* the context of the area is its primary context */
+    CUdevice device;
+    CUcontext ctx; /* primary context of the device, retained */
     CUdeviceptr area;
     mrail_relay_shm_pool_t shm_pool;
 } deferred_t;
@@ -78,10 +79,10 @@ static pthread_mutex_t deferred_lock = PTHREAD_MUTEX_INITIALIZER;
 static void defer_area(mrail_cuda_relay_t *relay)
 {
     deferred_t *deferred = malloc(sizeof(*deferred));
-    CUcontext ctx;
 
-    if ((deferred == NULL) || (relay->cuda->cuDevicePrimaryCtxRetain(
-                                   &ctx, relay->device) != CUDA_SUCCESS)) {
+    if ((deferred == NULL) ||
+        (relay->cuda->cuDevicePrimaryCtxRetain(&deferred->ctx, relay->device) !=
+         CUDA_SUCCESS)) {
         free(deferred);
         return;
     }
@@ -101,13 +102,9 @@ static void free_deferred(deferred_t *deferred)
     const mrail_cuda_t *cuda = deferred->cuda;
     CUcontext ctx;
 
-    if (cuda->cuDevicePrimaryCtxRetain(&ctx, deferred->device) ==
-        CUDA_SUCCESS) {
-        if (cuda->cuCtxPushCurrent(ctx) == CUDA_SUCCESS) {
-            (void)cuda->cuMemFree(deferred->area);
-            (void)cuda->cuCtxPopCurrent(&ctx);
-        }
-        (void)cuda->cuDevicePrimaryCtxRelease(deferred->device);
+    if (cuda->cuCtxPushCurrent(deferred->ctx) == CUDA_SUCCESS) {
+        (void)cuda->cuMemFree(deferred->area);
+        (void)cuda->cuCtxPopCurrent(&ctx);
     }
     (void)cuda->cuDevicePrimaryCtxRelease(deferred->device);
     mrail_relay_shm_pool_detach(&deferred->shm_pool);
@@ -269,7 +266,7 @@ static void close_imports(const mrail_cuda_relay_t *relay)
 void mrail_cuda_area_release(mrail_cuda_relay_t *relay)
 {
     const mrail_relay_shm_pool_t *shm_pool = &relay->super.shm_pool;
-    /* 0 if another rank cannot have imported the area successfully */
+    /* 1 if other ranks may have imported the area */
     int is_shared = (relay->num_local > 1) && (shm_pool->base != NULL);
 
     close_imports(relay);

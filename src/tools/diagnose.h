@@ -189,7 +189,8 @@ int diagnose_is_same_host(const diagnose_rank_t *a, const diagnose_rank_t *b);
 #define DIAGNOSE_RANK_NAME 96
 void diagnose_rank_name(const diagnose_rank_t *rank, char *text, size_t size);
 
-/* Writes the name of a rank, or "peer ID" if no rank of the snapshot has this id. */
+/* Writes the name of a rank, or "peer ID" if no rank of the snapshot has this
+ * id. */
 void diagnose_peer_name(const diagnose_snapshot_t *snapshot, uint64_t id,
                         char *text, size_t size);
 

@@ -222,8 +222,8 @@ static void add_slow(const rail_fault_t *fault, const char *name,
 
 static int is_first_of_host(const diagnose_snapshot_t *snapshot, unsigned index)
 {
-    for (unsigned i = index;
-         i-- > 0;) { /* the nearest ones are usually equal */
+    /* The ranks of a host are usually adjacent. */
+    for (unsigned i = index; i-- > 0;) {
         if (diagnose_is_same_host(&snapshot->ranks[i],
                                   &snapshot->ranks[index])) {
             return 0;

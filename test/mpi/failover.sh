@@ -82,7 +82,6 @@ is_busy()
 
 # run_fault NAME COMMAND: runs COMMAND, which disturbs the rails, during a job.
 # The job must continue. It ends one second after COMMAND.
-seconds=5
 run_fault()
 {
     name=$1
@@ -90,8 +89,7 @@ run_fault()
     rm -f "$tmp/stats"/* "$tmp/over"
     : >"$tmp/out"
     UCX_MRAIL_STATS_FILE=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
-        "$build/mpi_exchange" --seconds $seconds --until "$tmp/over" \
-        --bytes 3000000 \
+        "$build/mpi_exchange" --until "$tmp/over" --bytes 3000000 \
         >"$tmp/out" 2>&1 &
     job=$!
     await_under_way
@@ -155,7 +153,6 @@ run_fault 'a port that flaps' flap
 # All rails fail in the same way, so no rail may be given up in favour of
 # another.
 run_fault 'all ports briefly' all_ports_briefly
-seconds=3
 # A busy machine may delay the fault injector, so that the rails stay down much
 # longer. The test therefore passes if one of three jobs is undisturbed.
 for try in 1 2 3; do

@@ -5,7 +5,7 @@
  *   --die-at N    the last rank kills itself in round N of many
  *   --seconds N   the rounds continue for N seconds; rank 0 prints
  *                 "under way" after the first round
- *   --until FILE  the rounds continue until FILE exists, for at most a minute,
+ *   --until FILE  the same until FILE exists, for at most a minute,
  *                 and a few more follow
  *   --bytes N     up to N bytes between two ranks (6000)
  *   --dup         each round creates a communicator with the name "round N"
@@ -115,7 +115,8 @@ int main(int argc, char **argv)
         }
         ok &=
             has_dup ? exchange_dup(i, most) : exchange(MPI_COMM_WORLD, i, most);
-        if (i == 0 && seconds > 0 && mt_rank(MPI_COMM_WORLD) == 0) {
+        if (i == 0 && (seconds > 0 || until != NULL) &&
+            mt_rank(MPI_COMM_WORLD) == 0) {
             puts("under way");
             fflush(stdout);
         }
