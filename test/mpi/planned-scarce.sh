@@ -103,6 +103,13 @@ for at in $ranks; do
     at_least "single-rail ranks, rank $at: no plan on that communicator" 15 "$(planned 0)"
     at_least "single-rail ranks, rank $at: no plan in that call" 20 "$(planned 4)"
 done
+# Persistent, neighbourhood and gathering exchanges: some fifty jobs.
+if [ -n "${MRAIL_TEST_FULL-}" ]; then
+    calls=other
+    all_requests 'other exchanges, rank 3' 2x4 8 3 "$relays" 50
+    at_least 'other exchanges, rank 3: no plan on that communicator' 15 "$(planned 0)"
+    calls=alltoallv
+fi
 IFS=:
 for where in $multi_rail; do
     unset IFS

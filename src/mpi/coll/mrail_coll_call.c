@@ -222,7 +222,12 @@ int mca_coll_mrail_call(mca_coll_mrail_module_t *module,
     mca_coll_mrail_shadows_t shadows;
     int error = set_peers(module, args), ret;
 
-    if (mrail_cuda_find() == NULL || error != OMPI_SUCCESS) {
+    if (mrail_cuda_find() == NULL) {
+        /* Host memory needs no list of peers without a plan. */
+        args->is_refused |= error != OMPI_SUCCESS;
+        return perform(module, args, OMPI_SUCCESS, NULL);
+    }
+    if (error != OMPI_SUCCESS) {
         return perform(module, args, error, NULL);
     }
     error = need_shadows(&shadows, args);
