@@ -7,6 +7,7 @@
 #include "fabric/acl_linux_internal.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Copies ---- */
@@ -186,10 +187,70 @@ static void place_losses(acl_reader_t *reader)
     }
 }
 
+/* ---- Conditional jumps ---- */
+
+static int is_conditional(const acl_reader_t *reader, const acl_edge_t *jump)
+{
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+
+        if (edge->kind == ACL_DECLARATION && edge->line == jump->line &&
+            strcmp(edge->from, jump->from) == 0 &&
+            strcmp(edge->to, ACL_OTHER_MATCH) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Returns 1 if only jumps with further conditions lead from base chains to the
+ * chain. `is_seen` marks the edges that were followed. */
+static int is_partly_reached(const acl_reader_t *reader, const char *key,
+                             uint8_t is_seen[ACL_MAX_EDGES])
+{
+    int is_reached = 0;
+
+    for (unsigned i = 0; i < reader->num_edges; ++i) {
+        const acl_edge_t *edge = &reader->edges[i];
+
+        if (is_seen[i] || edge->kind != ACL_BINDING ||
+            strcmp(edge->from, key) != 0) {
+            continue;
+        }
+        is_seen[i] = 1;
+        is_reached = 1;
+        if (!is_conditional(reader, edge) &&
+            (!is_chain(edge->to) ||
+             !is_partly_reached(reader, edge->to, is_seen))) {
+            return 0;
+        }
+    }
+    return is_reached;
+}
+
+/* Finds marks that only some packets of their ports receive. */
+static void find_partial_marks(acl_reader_t *reader)
+{
+    for (unsigned i = 0; i < reader->num_matches; ++i) {
+        acl_match_t *match = &reader->matches[i];
+        uint8_t is_seen[ACL_MAX_EDGES] = {0};
+
+        if (!match->is_any && !match->denies && match->list[0] != '\0' &&
+            is_partly_reached(reader, match->list, is_seen)) {
+            match->is_partial = 1;
+            snprintf(match->text, sizeof(match->text),
+                     "the jump to '%.64s' has a further condition",
+                     match->list + strlen(ACL_CHAIN ":"));
+        }
+    }
+}
+
 int acl_linux_chains(acl_reader_t *reader)
 {
-    int ret = copy_matches(reader, 0);
+    int ret;
 
+    find_partial_marks(reader);
+    ret = copy_matches(reader, 0);
     if (ret != 0) {
         return ret;
     }

@@ -159,11 +159,10 @@ static int is_value(const acl_line_t *line, unsigned at, int is_in_list)
                            strchr("0123456789*", word[strlen(word) - 1])));
 }
 
-/* Returns 1 if the line marks only some of the packets with its source ports,
- * because it has a condition that the check neither compares nor ignores.
- * Unknown words may be conditions, but words after the mark are none. A
- * destination after "!=" exempts local hosts. */
-static int is_partial(const acl_line_t *line)
+/* Returns 1 if the line has a condition that the check neither compares nor
+ * ignores. Unknown words may be conditions, but words from index `end` on are
+ * none. A destination after "!=" exempts local hosts. */
+static int is_partial(const acl_line_t *line, unsigned end)
 {
     static const char *const known[] = {
         "ip",     "version", "meta",    "protocol", "l4proto", "nfproto",
@@ -172,7 +171,6 @@ static int is_partial(const acl_line_t *line)
         "prefix", "level",   "name",    "position", "index",   "handle",
         "iif",    "iifname", "iifgroup"};
     unsigned at = rule_start(line), chain = acl_find_word(line, "chain");
-    unsigned end = find_mark(line);
     int is_in_list = 0;
 
     for (at = (at == 0 && chain < end) ? chain + 2 : at; at < end; ++at) {
@@ -247,7 +245,7 @@ static int add_mark(acl_reader_t *reader, const acl_line_t *line,
                     const char *mark, acl_match_t *match)
 {
     if (acl_find_word(line, "sport") < line->num) {
-        match->is_partial = is_partial(line);
+        match->is_partial = is_partial(line, find_mark(line));
         return (set_mark_key(reader, mark, match) != 0)
                    ? -EINVAL
                    : acl_linux_ranges(reader, line, match);
@@ -411,16 +409,24 @@ static int read_command(acl_reader_t *reader, const acl_line_t *line)
 }
 
 /* Adds an edge from a chain to the chain that jumps to it. The edge has order 1
- * if the jump concerns packets that the rules do not match. */
+ * if the jump concerns packets that the rules do not match. A declaration with
+ * the same line reports that only some packets of the lanes take the jump. */
 static int add_jump(acl_reader_t *reader, const acl_line_t *line,
                     const char *jump)
 {
+    unsigned end =
+        MRAIL_MIN(acl_find_word(line, "jump"), acl_find_word(line, "goto"));
+    int ret, is_for_roce = is_roce(reader, line, &ret);
+    int is_other = !is_for_roce || has_interface(line) ||
+                   acl_find_word(line, "daddr") < line->num;
     char key[ACL_KEY_MAX];
-    int ret, is_other;
 
-    is_other = !is_roce(reader, line, &ret) || has_interface(line) ||
-               acl_find_word(line, "daddr") < line->num;
     if (ret != 0 || chain_key(reader, jump, key) != 0) {
+        return -EINVAL;
+    }
+    if ((!is_for_roce || is_partial(line, end) ||
+         ACL_HAS_ANY(line, "saddr", "dscp", "sport")) &&
+        acl_add_edge(reader, ACL_DECLARATION, 0, key, ACL_OTHER_MATCH) != 0) {
         return -EINVAL;
     }
     return acl_add_edge(reader, ACL_BINDING, (unsigned)is_other, key,

@@ -49,6 +49,7 @@ void fake_engine_quiet(void)
     fake_srq_unchecked = 0;
     fake_removed = NULL;
     fake_failing_cq = NULL;
+    fake_resize_result = 0;
     fake_async_event = NULL;
     fake_now_ns = MRAIL_NS_PER_SEC;
 }

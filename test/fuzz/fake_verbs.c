@@ -71,6 +71,7 @@ int fake_srq_unchecked;
 size_t fake_object_bytes;
 const struct ibv_context *fake_removed;
 const struct ibv_cq *fake_failing_cq;
+int fake_resize_result;
 const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
 
@@ -468,6 +469,15 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *arg,
     cq->cq.context = ctx;
     cq->cq.cqe = cqe;
     return &cq->cq;
+}
+
+int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+    if (fake_resize_result == 0) {
+        FUZZ_CHECK(cqe <= RING, "a completion queue is too large");
+        cq->cqe = cqe;
+    }
+    return fake_resize_result;
 }
 
 int ibv_destroy_cq(struct ibv_cq *cq)

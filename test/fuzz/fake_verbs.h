@@ -34,6 +34,8 @@ extern const struct ibv_context *fake_removed;
 /* A CQ for which ibv_poll_cq() fails, and an event that ibv_get_async_event()
  * returns once. NULL disables either. */
 extern const struct ibv_cq *fake_failing_cq;
+/* Result of ibv_resize_cq(). */
+extern int fake_resize_result;
 extern const struct ibv_async_event *fake_async_event;
 
 /* 1 if ibv_fork_init() was called before any registration. */

@@ -2,7 +2,7 @@
 # program whose name ends in ".rail" is a test. on-rails.sh has a table of the
 # sessions and settings.
 RAIL_JOBS = test/rail/backlog.rail test/rail/callback.rail test/rail/cq.rail \
-    test/rail/fence.rail test/rail/harden.rail test/rail/nested.rail \
+    test/rail/fence.rail test/rail/flushed.rail test/rail/harden.rail test/rail/nested.rail \
     test/rail/spoof.rail test/rail/stale.rail test/rail/starve.rail \
     test/rail/threads.rail test/rail/unpolled.rail
 RAIL_TIMING_JOBS = test/rail/blocked.rail test/rail/busy-flush.rail test/rail/evict.rail \
@@ -40,6 +40,8 @@ test_rail_starve_rail_SOURCES = test/rail/rail_starve.c
 test_rail_starve_rail_LDADD = libtest-job.la
 test_rail_cq_rail_SOURCES = test/rail/rail_cq.c
 test_rail_cq_rail_LDADD = libtest-job.la
+test_rail_flushed_rail_SOURCES = test/rail/rail_flushed.c
+test_rail_flushed_rail_LDADD = libtest-job.la
 test_rail_harden_rail_SOURCES = test/rail/rail_harden.c
 test_rail_harden_rail_LDADD = libtest-job.la
 test_rail_unreachable_rail_SOURCES = test/rail/rail_unreachable.c

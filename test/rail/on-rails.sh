@@ -39,6 +39,10 @@ fence | threads)
     export UCX_MRAIL_LANES_PER_RAIL=3
     run ''
     ;;
+flushed)
+    export UCX_MRAIL_RX_QUEUE_LEN=64 UCX_MRAIL_TX_QUEUE_LEN=4096
+    run '' --rails 1
+    ;;
 live) run '' --nodes 3 --rails 2 --rate 40M ;;
 stress) run '' --icrc on --rate 40M ;; # slow enough for a script to take effect
 *) run '' ;;

@@ -457,6 +457,14 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *arg,
     return &cq->ibv;
 }
 
+int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+    int ret = sroce_cq_resize(CORE_OF(sim_cq_t, cq), (unsigned)cqe);
+
+    cq->cqe = (int)sroce_cq_depth(CORE_OF(sim_cq_t, cq));
+    return ret;
+}
+
 int ibv_destroy_cq(struct ibv_cq *cq)
 {
     int ret = sroce_cq_destroy(CORE_OF(sim_cq_t, cq));

@@ -569,8 +569,9 @@ static void test_a_port_comes_back(void **state)
     check_mended_rail(script_port_down, script_port_up);
 }
 
-/* The peers whose paths probe the rail leave, so others must take over. */
-static void test_probing_peers_leave(void **state)
+/* The peers whose paths probe the rail fail, so others must take over, also if
+ * the user keeps the endpoints. */
+static void check_probing_peers(int keep)
 {
     const unsigned rail = 2;
     unsigned gone = 0;
@@ -596,18 +597,28 @@ static void test_probing_peers_leave(void **state)
     }
     assert_int_equal(gone, MRAIL_RAIL_PROBERS);
     script_run(100 * MS, MS);
-    for (unsigned i = 0; i < MANY; ++i) {
+    for (unsigned i = 0; (i < MANY) && !keep; ++i) {
         if (script.peers[i].num_failed != 0) {
             script_destroy_ep(&script.peers[i]);
         }
     }
     script_run(100 * MS, MS);
-    assert_int_equal(script.engine->num_peers, MANY - gone);
+    assert_int_equal(script.engine->num_peers, keep ? MANY : MANY - gone);
     assert_true(script.engine->rails[rail].num_probers != 0);
     script_mend_rail(rail);
     script_run(15 * SECOND, 5 * MS);
     assert_int_equal(script.engine->rails[rail].outage, 0);
     assert_int_equal(script.engine->num_qps, (MANY - gone) * SCRIPT_RAILS);
+}
+
+static void test_probing_peers_leave(void **state)
+{
+    check_probing_peers(0);
+}
+
+static void test_probing_peers_fail(void **state)
+{
+    check_probing_peers(1);
 }
 
 /* The fault is at the other end, and affects many peers at the same time. The
@@ -668,6 +679,7 @@ int main(void)
         TEST(test_a_silent_rail_comes_back),
         TEST(test_a_port_comes_back),
         TEST(test_probing_peers_leave),
+        TEST(test_probing_peers_fail),
         TEST(test_a_working_rail_has_no_outage),
     };
 #undef TEST

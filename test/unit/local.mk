@@ -99,6 +99,7 @@ test_credits_SOURCES = test/unit/test_credits.c test/unit/mock_peer.c
 test_credits_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_lane_setup_SOURCES = test/unit/test_lane_setup.c test/unit/mock_peer.c
 test_lane_setup_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_lane_setup_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 test_path_validation_SOURCES = test/unit/test_path_validation.c test/unit/mock_peer.c
 test_path_validation_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_fatal_SOURCES = test/unit/test_fatal.c test/unit/mock_peer.c

@@ -176,6 +176,51 @@ static void test_exempt_ports_jumps(void **state)
     acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
 }
 
+/* Only some packets take the jump to the chain of the marks. */
+static void test_conditional_jumps(void **state)
+{
+    static const char from[] =
+        "    chain prerouting {\n"
+        "        type filter hook prerouting priority mangle; policy accept;\n";
+#define PARTLY "has a further condition"
+#define JUMPS(_jumps)                                                          \
+    "    chain first {\n" HOOK _jumps "    }\n    chain marks {\n"
+    static const acl_test_edit_t edits[] = {
+        {MRAIL_ACL_LINUX, from, JUMPS("        jump marks\n"), NULL},
+        {MRAIL_ACL_LINUX, from, JUMPS("        udp dport 4791 jump marks\n"),
+         NULL},
+        {MRAIL_ACL_LINUX, from, JUMPS("        iifname swp1 jump marks\n"),
+         NULL},
+        {MRAIL_ACL_LINUX, from,
+         JUMPS("        iifname { swp1, swp2 } counter packets 0 bytes 0 "
+               "jump marks\n"),
+         NULL},
+        {MRAIL_ACL_LINUX, from,
+         JUMPS("        ip saddr 10.9.0.0/16 jump marks\n"), PARTLY},
+        {MRAIL_ACL_LINUX, from, JUMPS("        ip dscp 26 jump marks\n"),
+         PARTLY},
+        {MRAIL_ACL_LINUX, from,
+         JUMPS("        udp sport 50000-60000 jump marks\n"), PARTLY},
+        {MRAIL_ACL_LINUX, from,
+         JUMPS("        limit rate 9/second goto marks\n"), PARTLY},
+        {MRAIL_ACL_LINUX, from, JUMPS("        ip ttl 64 jump marks\n"),
+         PARTLY},
+        {MRAIL_ACL_LINUX, from, JUMPS("        udp dport 53 jump marks\n"),
+         PARTLY},
+        /* All packets take the second jump. */
+        {MRAIL_ACL_LINUX, from,
+         JUMPS("        ip ttl 64 jump marks\n        jump marks\n"), NULL},
+        /* A chain between them. */
+        {MRAIL_ACL_LINUX, from,
+         JUMPS("        ip ttl 64 jump mid\n    }\n    chain mid {\n        "
+               "jump marks\n"),
+         PARTLY},
+    };
+
+    (void)state;
+    acl_test_edits(edits, MRAIL_ARRAY_SIZE(edits));
+}
+
 /* A cycle of jumps, which nft would reject. */
 static void test_jumps_in_a_circle(void **state)
 {
@@ -563,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_exempt_ports_linux),
         cmocka_unit_test(test_exempt_ports_jump),
         cmocka_unit_test(test_exempt_ports_jumps),
+        cmocka_unit_test(test_conditional_jumps),
         cmocka_unit_test(test_jumps_in_a_circle),
         cmocka_unit_test(test_exempt_ports_rules),
         cmocka_unit_test(test_long_lines),

@@ -484,6 +484,22 @@ static void test_lane_returns_to_its_uplink(void **state)
     assert_int_equal(engine->counters.lanes_failed, 2);
 }
 
+/* The send queue does not drain while the port changes. The lane keeps its port
+ * for now, and tries again. */
+static void test_return_is_repeated(void **state)
+{
+    uint16_t own = leave_own_port(8);
+    mrail_lane_t *lane = peer_of(0)->lanes[0];
+
+    fake_sq_draining = 1;
+    assert_in_range(answer_port(own, 5 * MRAIL_NS_PER_SEC, 1), 4, 9);
+    assert_int_not_equal(lane->sport, own);
+    fake_sq_draining = 0;
+    assert_int_equal(answer_port(own, 20 * MRAIL_NS_PER_SEC, 1), 3);
+    assert_int_equal(lane->sport, own);
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+}
+
 /* Without port rules, the switches avoid a failed uplink. */
 static void test_no_return_without_rules(void **state)
 {
@@ -952,6 +968,7 @@ int main(int argc, char **argv)
         TEST(test_silent_peer_keeps_its_path),
         TEST(test_lane_keeps_its_uplink),
         TEST(test_lane_returns_to_its_uplink),
+        TEST(test_return_is_repeated),
         TEST(test_no_return_without_rules),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),

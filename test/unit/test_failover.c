@@ -335,6 +335,59 @@ static void test_lost_peer_without_error_state(void **state)
     release_memory();
 }
 
+/* ---- a device that does not return the requests of a QP ---- */
+
+/* The QP is destroyed after a time limit, and its work takes another lane. */
+static void test_requests_are_not_returned(void **state)
+{
+    const mrail_lane_t *lane;
+    uint32_t qpn;
+
+    start_puts();
+    lane = peer_of(0)->lanes[0];
+    qpn = lane->qpn;
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    for (unsigned i = 0; i < 20; ++i) {
+        poll_only();
+    }
+    assert_non_null(fake_find_qp(qpn));
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    for (unsigned i = 0; i < 40; ++i) {
+        poll_only();
+    }
+    assert_null(fake_find_qp(qpn));
+    assert_true((lane->state == MRAIL_LANE_CLOSED) ||
+                (lane->state == MRAIL_LANE_BOTH_CLOSED));
+    confirm_broken(0, 0, 0);
+    assert_int_equal(engine->counters.rma_replayed, 2);
+    complete_all(IBV_WC_SUCCESS);
+    assert_int_equal(completions.count, 4);
+    for (unsigned i = 0; i < 4; ++i) {
+        assert_int_equal(completions.status[i], 0);
+    }
+    assert_int_equal(engine->chunks.num_used, 0);
+    release_memory();
+}
+
+/* The peer still ends, and its operations fail. */
+static void test_requests_of_a_lost_peer_are_not_returned(void **state)
+{
+    start_puts();
+    mrail_peer_error(peer_of(0), "test");
+    poll_only();
+    assert_int_equal(peer_of(0)->dead, 1);
+    for (unsigned i = 0; i < 60; ++i) {
+        poll_only();
+    }
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(completions.count, 4);
+    for (unsigned i = 0; i < 4; ++i) {
+        assert_int_not_equal(completions.status[i], 0);
+    }
+    assert_int_equal(engine->chunks.num_used, 0);
+    release_memory();
+}
+
 /* The endpoint's failure, which states the reason, is reported before the first
  * failed operation. */
 
@@ -594,6 +647,8 @@ int main(int argc, char **argv)
         TEST(test_qp_without_error_state),
         TEST(test_qp_without_error_state_has_messages),
         TEST(test_lost_peer_without_error_state),
+        TEST(test_requests_are_not_returned),
+        TEST(test_requests_of_a_lost_peer_are_not_returned),
         TEST(test_invalid_key_fails_one_endpoint),
         TEST(test_invalid_key_of_a_large_put),
         TEST(test_refused_message_fails_the_peer),

@@ -790,6 +790,149 @@ static void free_up(unsigned rail)
     fake_full_pds[rail] = NULL;
 }
 
+/* The device has no QP for a further lane at present. The lane uses up no QP
+ * budget meanwhile, and is requested again when there may be a QP. */
+static void test_further_lane_waits_for_a_qp(void **state)
+{
+    start(64);
+    engine->next_base = 0;
+    connect_lanes(0, 1);
+    use_up(1);
+    want(0, 2);
+    assert_null(peer_of(0)->lanes[1]);
+    assert_int_equal(engine->num_lanes - engine->num_lane_free, 1);
+    assert_int_equal(peer_of(0)->refused_mask, 0);
+    free_up(1);
+    run_control(500 * MRAIL_NS_PER_MS);
+    sent.num_msgs = 0;
+    want(0, 2);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 1);
+    answer(last(MRAIL_CTL_LANE_REQ), 1);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
+}
+
+/* If the QPs of all lanes fail at the same time, the CQ must hold a completion
+ * for each entry of their send queues, besides all receives. */
+static void test_cq_grows_with_the_lanes(void **state)
+{
+    start(64);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        engine->rails[i].cq_depth = engine->rails[i].srq_depth;
+        engine->rails[i].cq->cqe = (int)engine->rails[i].srq_depth;
+    }
+    connect_lanes(0, LANES);
+    for (unsigned i = 0; i < 2; ++i) {
+        const mrail_rail_t *rail = &engine->rails[i];
+
+        assert_true(rail->sq_entries > 0);
+        assert_true((unsigned)rail->cq->cqe >=
+                    rail->srq_depth + rail->sq_entries);
+        assert_int_equal(rail->cq_limited, 0);
+    }
+}
+
+/* A device that cannot resize its CQ still gets lanes. */
+static void test_cq_cannot_grow(void **state)
+{
+    start(64);
+    fake_resize_result = ENOSYS;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        engine->rails[i].cq_depth = engine->rails[i].srq_depth;
+        engine->rails[i].cq->cqe = (int)engine->rails[i].srq_depth;
+    }
+    connect_lanes(0, LANES);
+    assert_int_equal(peer_of(0)->up_mask, (1 << LANES) - 1);
+    for (unsigned i = 0; i < 2; ++i) {
+        assert_int_equal(engine->rails[i].cq->cqe, engine->rails[i].srq_depth);
+        assert_int_equal(engine->rails[i].cq_limited, 1);
+    }
+}
+
+static unsigned calloc_fails_in; /* 1: the next call fails; 0: none */
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if ((calloc_fails_in != 0) && (--calloc_fails_in == 0)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __real_calloc(count, size);
+}
+
+/* There is no memory for a peer that says HELLO, or for its tables. */
+static void test_no_memory_for_a_peer(void **state)
+{
+    for (unsigned k = 1; k < 3; ++k) {
+        start(64);
+        calloc_fails_in = k;
+        deliver_hello(0);
+        assert_int_equal(calloc_fails_in, 0);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), 0);
+        progress();
+        deliver_hello(1);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), 1);
+        teardown(NULL);
+    }
+    start(64);
+}
+
+/* Returns this end's messages from `first` on, as the process receives them from
+ * itself. Returns the number of messages sent so far. */
+static unsigned return_messages(unsigned first)
+{
+    uint8_t buf[MRAIL_CTL_MAX_SIZE];
+
+    for (; first < sent.num_msgs; ++first) {
+        mrail_ctl_msg_t msg = sent.msgs[first];
+        size_t length =
+            fake_encode(engine, &msg, engine->id, engine->cookie, buf);
+
+        mrail_ctl_receive(engine, &engine->rails[0], buf, length);
+    }
+    return first;
+}
+
+/* The lane of a process to itself fails. Both of its ends are in this process,
+ * so it is replaced without a request. */
+static void test_own_lane_returns(void **state)
+{
+    uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
+    const mrail_rail_t *rail;
+    mrail_peer_t *peer;
+    unsigned seen = 0;
+    mrail_ep_t *ep;
+
+    start(64);
+    mrail_device_addr_pack(engine, device);
+    mrail_iface_addr_pack(ifaces[0], iface);
+    assert_int_equal(mrail_ep_create(ifaces[0], device, iface, NULL, &ep), 0);
+    peer = ep->peer;
+    mrail_iface_enter(ifaces[0]);
+    mrail_peer_request_lanes(peer, 0);
+    mrail_iface_leave(ifaces[0]);
+    run_control(0);
+    assert_int_equal(peer->lanes[0]->state, MRAIL_LANE_UP);
+    progress();
+    rail = peer->lanes[0]->rail;
+    mrail_failover_request(peer->lanes[0], "test");
+    for (unsigned i = 0; i < 20; ++i) {
+        progress();
+        run_control(20 * MRAIL_NS_PER_MS);
+        seen = return_messages(seen);
+    }
+    assert_int_equal(peer->failed, 0);
+    assert_int_equal(engine->counters.lanes_failed, 1);
+    assert_non_null(peer->lanes[0]);
+    assert_int_equal(peer->lanes[0]->state, MRAIL_LANE_UP);
+    assert_ptr_not_equal(peer->lanes[0]->rail, rail);
+    assert_int_equal(peer->recovering, 0);
+    mrail_ep_destroy(ep);
+}
+
 /* A first lane may start on any rail. The search must find the rail with free
  * QPs, regardless of the rail at which it starts. */
 static void test_first_lane_takes_rail_with_space(void **state)
@@ -1070,6 +1213,11 @@ int main(int argc, char **argv)
         TEST(test_liveness_check_has_full_timeout),
         TEST(test_reads_fit_both_devices),
         TEST(test_lock_is_free_between_requests),
+        TEST(test_own_lane_returns),
+        TEST(test_further_lane_waits_for_a_qp),
+        TEST(test_cq_grows_with_the_lanes),
+        TEST(test_cq_cannot_grow),
+        TEST(test_no_memory_for_a_peer),
         TEST(test_first_lane_takes_rail_with_space),
         TEST(test_own_lane_takes_rail_with_space),
         TEST(test_no_rail_has_space),

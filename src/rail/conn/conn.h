@@ -180,36 +180,36 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
 /* ---- Received control messages about lanes (ctl_recv_lane.c) ---- */
 
 void mrail_ctl_on_lane_req(mrail_peer_t *peer,
-                           const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+                           const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 void mrail_ctl_on_lane_ready(mrail_peer_t *peer,
                              const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 void mrail_ctl_on_lane_rep(mrail_peer_t *peer,
-                           const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+                           const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 /* Handles FAIL: the peer's end of a lane has failed. This end closes the lane
  * before it replies, because only then is the number of arrived messages final.
  * If the epoch in FAIL is over, repeats the reply. */
 void mrail_ctl_on_fail(mrail_peer_t *peer,
-                       const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+                       const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 /* Handles EVICT: the peer has released a lane. This end also refuses all
  * repeats of an EVICT that it has refused, because a late repeat must not evict
  * a lane that the peer uses again. The primary lane is never evicted. */
 void mrail_ctl_on_evict(mrail_peer_t *peer,
-                        const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+                        const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 void mrail_ctl_on_confirm(mrail_peer_t *peer,
                           const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 void mrail_ctl_on_refuse(mrail_peer_t *peer,
-                         const mrail_ctl_msg_t *msg) MRAIL_BOTH;
+                         const mrail_ctl_msg_t *msg) MRAIL_CTL;
 
 /* ---- Sending due messages (ctl_run.c) ---- */
 
 /* Sends due messages. Returns the next deadline. */
-mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_BOTH;
+mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Postpones the deadlines of all peers by `suspended_ns`, the time for which
  * this process has been suspended. */
@@ -245,9 +245,13 @@ void mrail_lane_destroy_qp(mrail_lane_t *lane) MRAIL_CTL;
  * remains, because messages and statistics may refer to it. */
 void mrail_lane_end(mrail_lane_t *lane) MRAIL_BOTH;
 
-/* Ends and frees the lane, which must not have work in flight. If the lane was
- * ever connected, the data-path lock must be held as well. */
+/* Ends and frees the lane, which must not have work in flight. */
 void mrail_lane_release(mrail_lane_t *lane) MRAIL_BOTH;
+
+/* Ends a lane that was never connected. Threads that hold the data-path lock
+ * may still visit it, so mrail_lane_free_dropped() frees it later. */
+void mrail_lane_drop(mrail_lane_t *lane) MRAIL_CTL;
+void mrail_lane_free_dropped(mrail_engine_t *engine) MRAIL_BOTH;
 
 /* Like mrail_lane_release(), with the event that ends the epoch. Keeps the data
  * that is needed to reply to late messages about the epoch. */
@@ -322,7 +326,7 @@ int mrail_ctl_connect(mrail_lane_t *lane,
 
 /* Connects the process to itself, without messages. Returns 0, or -EAGAIN if
  * the QP budget has no QP for the lane yet. */
-int mrail_ctl_connect_self(mrail_peer_t *peer) MRAIL_BOTH;
+int mrail_ctl_connect_self(mrail_peer_t *peer) MRAIL_CTL;
 
 /* Returns the k-th slot in the order of requests. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
@@ -337,22 +341,22 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns) MRAIL_CTL;
 
 /* Drops a request that did not result in a lane. */
-void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
+void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
 
 /* Repeats a failed lane request with a new epoch. If no lane to the peer has
  * ever come up, the lane also moves to the next pair of rails. */
-void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_BOTH;
+void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause) MRAIL_CTL;
 
 /* Handles a failure to connect the QP, because its port is down or the QP is in
  * the error state. Notifies the peer, whose end is already connected, that the
  * lane has failed. If no lane to the peer has ever come up, requests the lane
  * again instead. */
-void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_BOTH;
+void mrail_ctl_not_connected(mrail_lane_t *lane) MRAIL_CTL;
 
 /* Handles the peer's refusal to grant the lane, now or permanently. `reason` is
  * an MRAIL_REASON_ value, and `text` describes it for the log. */
 void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
-                           const char *text) MRAIL_BOTH;
+                           const char *text) MRAIL_CTL;
 
 /* ---- The QP budget (qp_budget.c) ---- */
 
@@ -416,8 +420,8 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
  * an outage. */
 void mrail_paths_rail_alive(mrail_rail_t *rail, mrail_ns_t now_ns);
 
-/* Removes the paths of a peer that is being freed from the lists of the
- * rails. */
+/* Removes the paths of a peer that has failed or is being freed from the lists
+ * of the rails. */
 void mrail_paths_remove(mrail_peer_t *peer);
 
 /* Moves slot 0 to another rail pair before any lane has come up. The state of

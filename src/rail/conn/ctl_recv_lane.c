@@ -12,8 +12,8 @@ static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
 
 /* Accepts a lane request. Returns 0, or -1 if the QP cannot be created or
  * connected. */
-static MRAIL_BOTH int mrail_ctl_accept(mrail_lane_t *lane,
-                                       const mrail_ctl_msg_t *msg)
+static MRAIL_CTL int mrail_ctl_accept(mrail_lane_t *lane,
+                                      const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
     mrail_rail_t *rail = &lane->peer->engine->rails[wire->dst_rail];
@@ -99,8 +99,8 @@ static MRAIL_CTL void mrail_ctl_refuse_lane(mrail_peer_t *peer,
 }
 
 /* Handles a request for a lane that this end has not requested. */
-static MRAIL_BOTH void mrail_ctl_take_request(mrail_lane_t *lane,
-                                              const mrail_ctl_msg_t *msg)
+static MRAIL_CTL void mrail_ctl_take_request(mrail_lane_t *lane,
+                                             const mrail_ctl_msg_t *msg)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -135,8 +135,8 @@ static MRAIL_CTL void mrail_ctl_repeat_request(mrail_lane_t *lane,
  * because the peer would refuse it, and because it may occupy resources that
  * the requested lane needs. A first lane that this end has granted remains,
  * because the peer may have requested it later. */
-static MRAIL_BOTH void mrail_ctl_take_base(mrail_peer_t *peer,
-                                           const mrail_wire_lane_t *wire)
+static MRAIL_CTL void mrail_ctl_take_base(mrail_peer_t *peer,
+                                          const mrail_wire_lane_t *wire)
 {
     mrail_lane_t *first = peer->lanes[0];
 

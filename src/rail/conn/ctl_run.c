@@ -87,7 +87,7 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_unconfirmed(mrail_lane_t *lane)
 
 /* Handles a requested lane without an answer, or a granted lane without
  * LANE_READY. */
-static MRAIL_BOTH mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane)
 {
     int is_first = mrail_ctl_is_first(lane->peer, lane->slot);
 
@@ -137,8 +137,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_lane_rto(mrail_lane_t *lane)
 }
 
 /* Sends due messages of one lane. Returns its next deadline. */
-static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
-                                                mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
+                                               mrail_ns_t now_ns)
 {
     static const mrail_ctl_type_t messages[MRAIL_LANE_STATES] = {
         [MRAIL_LANE_CONNECTING] = MRAIL_CTL_LANE_REQ,
@@ -178,8 +178,8 @@ static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane,
     return lane->deadline_ns;
 }
 
-static MRAIL_BOTH mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer,
-                                                 mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer,
+                                                mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = mrail_ctl_run_unreachable(peer, now_ns);
 
@@ -246,8 +246,8 @@ static MRAIL_CTL mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer,
     return peer->probe_ns;
 }
 
-static MRAIL_BOTH mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
-                                                mrail_ns_t now_ns)
+static MRAIL_CTL mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer,
+                                               mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER;
 

@@ -255,6 +255,7 @@ int mrail_lane_create_qp(mrail_lane_t *lane, mrail_rail_t *rail)
 
     lane->rail = rail;
     mrail_record_lane(lane);
+    mrail_rail_grow_cq(rail, depth);
     lane->qp = mrail_qp_create(rail, depth, serial);
     if (lane->qp == NULL) {
         return -errno;
@@ -277,7 +278,7 @@ int mrail_lane_create_qp(mrail_lane_t *lane, mrail_rail_t *rail)
     ++rail->num_lanes;
     ++engine->num_qps;
     engine->num_further += (lane->slot != 0);
-    engine->sq_entries += depth;
+    rail->sq_entries += depth;
     return 0;
 }
 
@@ -293,7 +294,7 @@ void mrail_lane_destroy_qp(mrail_lane_t *lane)
         --lane->rail->num_lanes;
         --engine->num_qps;
         engine->num_further -= (lane->slot != 0);
-        engine->sq_entries -= lane->sq_depth;
+        lane->rail->sq_entries -= lane->sq_depth;
         lane->rail->carried += lane->am_carried + lane->rma_carried;
         lane->am_carried = lane->rma_carried = 0;
         lane->rail->stalled_ns += lane->stalled_ns;
@@ -306,14 +307,20 @@ void mrail_lane_destroy_qp(mrail_lane_t *lane)
     }
 }
 
-void mrail_lane_end(mrail_lane_t *lane)
+/* Destroys the QP, and frees the lane's index. */
+static MRAIL_CTL void mrail_lane_free_index(mrail_lane_t *lane)
 {
     mrail_engine_t *engine = lane->peer->engine;
 
     mrail_lane_destroy_qp(lane);
-    mrail_list_del(&lane->ack_list);
     __atomic_store_n(&engine->lanes[lane->index], NULL, __ATOMIC_RELEASE);
     engine->lane_free[engine->num_lane_free++] = lane->index;
+}
+
+void mrail_lane_end(mrail_lane_t *lane)
+{
+    mrail_lane_free_index(lane);
+    mrail_list_del(&lane->ack_list);
 }
 
 void mrail_lane_release(mrail_lane_t *lane)
@@ -321,6 +328,26 @@ void mrail_lane_release(mrail_lane_t *lane)
     mrail_lane_end(lane);
     lane->peer->lanes[lane->slot] = NULL;
     free(lane);
+}
+
+void mrail_lane_drop(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    mrail_lane_free_index(lane);
+    __atomic_store_n(&lane->peer->lanes[lane->slot], NULL, __ATOMIC_RELEASE);
+    mrail_list_add_tail(&engine->dropped, &lane->rail_list);
+}
+
+void mrail_lane_free_dropped(mrail_engine_t *engine)
+{
+    mrail_lane_t *lane, *tmp;
+
+    mrail_list_for_each_safe(lane, tmp, &engine->dropped, mrail_lane_t,
+                             rail_list) {
+        mrail_list_del(&lane->rail_list);
+        free(lane);
+    }
 }
 
 void mrail_lane_retire(mrail_lane_t *lane, mrail_lane_event_t event,

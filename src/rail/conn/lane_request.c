@@ -108,11 +108,33 @@ static MRAIL_CTL int mrail_ctl_create_own_qp(mrail_lane_t *lane)
     return ret;
 }
 
+/* Connects the QP of the lane to itself. Returns 0 or -EIO. */
+static MRAIL_CTL int mrail_ctl_connect_own(mrail_lane_t *lane)
+{
+    mrail_wire_lane_t wire = {
+        .index = lane->index,
+        .credits = (uint16_t)lane->am.window,
+        .src_rail = (uint8_t)lane->rail->index,
+        .qpn = lane->qp->qp_num,
+        .psn = lane->psn,
+        .max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic,
+        .epoch = lane->epoch,
+    };
+
+    mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "self");
+    mrail_ctl_choose_port(lane);
+    if (mrail_ctl_connect(lane, &wire) != 0) {
+        mrail_ctl_drop_request(lane, "no QP");
+        return -EIO;
+    }
+    mrail_ctl_lane_up(lane, "self");
+    return 0;
+}
+
 int mrail_ctl_connect_self(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
     mrail_ctl_msg_t hello;
-    mrail_wire_lane_t wire;
     mrail_lane_t *lane;
 
     lane = mrail_ctl_get_lane(peer, 0);
@@ -124,7 +146,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     mrail_ctl_learn(peer, &hello);
     if (peer->tables == NULL) { /* out of memory: the peer has failed */
         if (lane != NULL) {
-            mrail_lane_release(lane);
+            mrail_lane_drop(lane);
         }
         return 0;
     }
@@ -136,21 +158,9 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
         mrail_ctl_peer_failed(peer, -ENOMEM);
         return 0;
     }
-    mrail_lane_event(lane, MRAIL_LANE_EV_ACCEPT, "self");
-    memset(&wire, 0, sizeof(wire));
-    wire.index = lane->index;
-    wire.credits = (uint16_t)lane->am.window;
-    wire.src_rail = (uint8_t)lane->rail->index;
-    wire.qpn = lane->qp->qp_num;
-    wire.psn = lane->psn;
-    wire.max_dest_rd_atomic = (uint8_t)lane->rail->max_dest_rd_atomic;
-    mrail_ctl_choose_port(lane);
-    if (mrail_ctl_connect(lane, &wire) != 0) {
-        mrail_ctl_drop_request(lane, "no QP");
+    if (mrail_ctl_connect_own(lane) != 0) {
         mrail_ctl_peer_failed(peer, -EIO);
-        return 0;
     }
-    mrail_ctl_lane_up(lane, "self");
     return 0;
 }
 
@@ -202,6 +212,7 @@ static MRAIL_CTL int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
                   "%s: cannot create a QP: %s", rail->attr.device,
                   strerror(-ret));
         rail->no_qp_warned = 1;
+        mrail_lane_drop(lane);
         return (ret == -EAGAIN) ? -EIO : ret;
     }
     lane->epoch = mrail_ctl_next_epoch(peer, slot);
@@ -233,7 +244,8 @@ static MRAIL_CTL void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-/* Handles an exhausted QP budget: postpones the request for the lane. */
+/* Handles a lack of QP budget, QPs, receive buffers or memory: postpones the
+ * request for the lane. */
 static MRAIL_CTL void mrail_ctl_no_space(mrail_peer_t *peer, unsigned slot)
 {
     mrail_debug("peer %016llx: no QP for lane %u at present",
@@ -310,6 +322,32 @@ static int mrail_ctl_has_closed_path(const mrail_peer_t *peer)
     return 0;
 }
 
+/* Replaces the failed lane of the process to itself, on the first rail that
+ * works and has a QP. */
+static MRAIL_CTL void mrail_ctl_reconnect_self(mrail_peer_t *peer)
+{
+    mrail_lane_t *lane;
+
+    for (unsigned k = 0; k < peer->num_pairs; ++k) {
+        mrail_rail_t *rail = mrail_path_rail(peer, 0);
+
+        if (mrail_path_is_open(peer, 0) && !rail->port_down) {
+            lane = mrail_ctl_get_lane(peer, 0);
+            if (lane == NULL) {
+                break;
+            }
+            lane->epoch = mrail_ctl_next_epoch(peer, 0);
+            if (mrail_lane_create_qp(lane, rail) != 0) {
+                mrail_lane_drop(lane);
+            } else if (mrail_ctl_connect_own(lane) == 0) {
+                return;
+            }
+        }
+        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
+    }
+    mrail_ctl_no_space(peer, 0);
+}
+
 mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns)
 {
@@ -319,6 +357,10 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     if ((slot >= MRAIL_MIN(peer->requested_slots, peer->num_slots)) ||
         ((peer->refused_mask | peer->no_space_mask) & (1ull << slot)) ||
         ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
+        return MRAIL_NS_NEVER;
+    }
+    if (peer->id == peer->engine->id) {
+        mrail_ctl_reconnect_self(peer);
         return MRAIL_NS_NEVER;
     }
     if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
@@ -345,7 +387,10 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
         return now_ns + MRAIL_CTL_RETRY; /* repeated until the peer counts as
                                           * unreachable */
     }
-    if ((ret == -EDQUOT) && peer->based) {
+    if ((ret != 0) && peer->based) {
+        if (ret != -EDQUOT) {
+            mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, now_ns);
+        }
         mrail_ctl_no_space(peer, slot);
     } else if (ret != 0) {
         mrail_ctl_refused(peer, slot, "could not create a QP");
@@ -366,7 +411,7 @@ static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
 {
     mrail_lane_event(lane, MRAIL_LANE_EV_DROP, cause);
-    mrail_lane_release(lane);
+    mrail_lane_drop(lane);
 }
 
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)

@@ -130,6 +130,11 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
         return now_ns + MOVE_POLL;
     }
     lane->move.end_ns = 0;
+    if (lane->peer->engine->config.uplinks != MRAIL_SIZE_AUTO) {
+        /* The lane could not return to its own port; try again later. */
+        mrail_port_return_left(&lane->peer->paths[lane->slot].port_return,
+                               now_ns);
+    }
     if (mrail_qp_continue_sending(lane->qp) != 0) {
         mrail_failover_request(lane, "its send queue does not drain");
     }

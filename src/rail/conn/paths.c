@@ -73,7 +73,7 @@ static MRAIL_CTL void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
     path->blocked =
         (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot) == -EAGAIN);
     if (path->blocked) {
-        mrail_ctl_work(peer);
+        (void)mrail_ctl_await_buffer(peer);
     } else {
         if (path->num_probes == MRAIL_PATH_PROBES) {
             memmove(path->probes, path->probes + 1,
@@ -264,9 +264,12 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
     mrail_health_params_t params = mrail_path_params_of(path);
     mrail_health_state_t before = path->health.state;
     const char *cause = mrail_health_event_name(event);
-    mrail_health_action_t action =
-        mrail_health_event(&path->health, &params, event, now_ns);
+    mrail_health_action_t action;
 
+    if (mrail_peer_has_failed(peer)) {
+        return; /* its paths must neither probe nor wait for a rail */
+    }
+    action = mrail_health_event(&path->health, &params, event, now_ns);
     if ((event == MRAIL_HEALTH_TIMEOUT) ||
         (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
         cause = path->cause; /* report the reason for the deadline */
@@ -487,6 +490,7 @@ void mrail_paths_remove(mrail_peer_t *peer)
 
         mrail_list_del(&path->affected);
         if (path->prober && (rail->num_probers != 0)) {
+            path->prober = 0;
             --rail->num_probers;
             /* The control thread chooses another prober. */
             mrail_control_thread_wake(peer->engine);

@@ -218,6 +218,13 @@ static MRAIL_DATA void mrail_control_look(mrail_engine_t *engine,
     mrail_data_ctl_unlock(engine);
 }
 
+static MRAIL_DATA void mrail_control_free_dropped(mrail_engine_t *engine)
+{
+    mrail_data_ctl_lock(engine);
+    mrail_lane_free_dropped(engine);
+    mrail_data_ctl_unlock(engine);
+}
+
 /* Services the lanes of a process that does not call the library: runs periodic
  * checks, detects failures, and answers peers. Returns the time of the next
  * call. */
@@ -228,13 +235,18 @@ static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
     int due = (now_ns >= next_ns);
     int requested =
         __atomic_exchange_n(&engine->poll_requested, 0, __ATOMIC_ACQ_REL);
+    /* Only this thread drops lanes. */
+    int has_dropped = !mrail_list_empty(&engine->dropped);
 
-    if (!due && !requested &&
+    if (!due && !requested && !has_dropped &&
         !__atomic_load_n(&engine->error_pending, __ATOMIC_RELAXED) &&
         (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
         return next_ns;
     }
     mrail_data_lock_borrow(&engine->data_lock);
+    if (has_dropped) {
+        mrail_control_free_dropped(engine);
+    }
     if (due) {
         mrail_control_look(engine, now_ns, timers);
     }

@@ -58,10 +58,9 @@ static void mrail_control_thread_leave(mrail_engine_t *engine, int fd,
     }
 }
 
-static MRAIL_DATA void
-mrail_control_thread_handle(mrail_engine_t *engine,
-                            mrail_control_timers_t *timers,
-                            const struct epoll_event *event)
+static void mrail_control_thread_handle(mrail_engine_t *engine,
+                                        mrail_control_timers_t *timers,
+                                        const struct epoll_event *event)
 {
     mrail_rail_t *rail = &engine->rails[(uint32_t)event->data.u64];
     uint64_t count;
@@ -92,7 +91,7 @@ static int mrail_control_thread_timeout_ms(mrail_ns_t now_ns,
                : (int)MRAIL_DIV_ROUND_UP(next_ns - now_ns, MRAIL_NS_PER_MS);
 }
 
-static MRAIL_DATA void *mrail_control_thread_main(void *arg)
+static void *mrail_control_thread_main(void *arg)
 {
     struct epoll_event events[8];
     mrail_engine_t *engine = arg;

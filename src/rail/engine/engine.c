@@ -179,6 +179,7 @@ static MRAIL_UNCHECKED void mrail_engine_free(mrail_engine_t *engine)
         }
         mrail_peer_free(peer);
     }
+    mrail_lane_free_dropped(engine);
     mrail_hash_cleanup(&engine->peers_by_id);
     free(engine->ended_lanes);
     free(engine->lanes);
@@ -282,6 +283,7 @@ int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
     mrail_list_init(&engine->active);
     mrail_list_init(&engine->acks);
     mrail_list_init(&engine->ended);
+    mrail_list_init(&engine->dropped);
     engine->config.seg_size = config->seg_size;
     mrail_engine_init_pools(engine);
 

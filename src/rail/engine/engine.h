@@ -57,12 +57,12 @@ void mrail_control_init(mrail_control_timers_t *timers,
  * next call, which comes earlier if mrail_control_thread_wake() or an event
  * wakes the thread. */
 mrail_ns_t mrail_control_run(mrail_engine_t *engine,
-                             mrail_control_timers_t *timers) MRAIL_DATA;
+                             mrail_control_timers_t *timers);
 
 /* Handles an event of the rail's control CQ: receives datagrams and rearms the
  * CQ. */
 void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
-                      mrail_control_timers_t *timers) MRAIL_DATA;
+                      mrail_control_timers_t *timers);
 
 /* Handles asynchronous events of the rail's device. */
 void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail);

@@ -124,11 +124,11 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         engine->num_lanes * sizeof(mrail_lane_t) +
         engine->config.max_qps *
             (sizeof(*engine->lanes) + sizeof(*engine->lane_free));
-    memory_p->queues = engine->sq_entries * MRAIL_SQ_ENTRY;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         const mrail_rail_t *rail = &engine->rails[i];
 
-        memory_p->queues += (size_t)rail->cq->cqe * MRAIL_CQ_ENTRY +
+        memory_p->queues += (size_t)rail->sq_entries * MRAIL_SQ_ENTRY +
+                            (size_t)rail->cq->cqe * MRAIL_CQ_ENTRY +
                             rail->srq_depth * MRAIL_RQ_ENTRY;
         memory_p->pools +=
             rail->rx_bytes +

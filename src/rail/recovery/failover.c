@@ -24,6 +24,10 @@
  * do not report the Last WQE Reached event. */
 #define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
 
+/* Time after which a QP in the error state is destroyed, although the device
+ * has not returned all requests. */
+#define MRAIL_CLOSE_LIMIT (1 * MRAIL_NS_PER_SEC)
+
 /* Time within which a lane on a path that had failed must complete one READ. */
 #define MRAIL_PATH_VALIDATION_LIMIT (1 * MRAIL_NS_PER_SEC)
 
@@ -88,6 +92,24 @@ void mrail_lane_stop(mrail_lane_t *lane)
     mrail_lane_destroy_qp(lane);
 }
 
+int mrail_lane_is_overdue(const mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    return (lane->qp != NULL) && (lane->sq_posted != lane->sq_done) &&
+           (now_ns >= lane->close_ns + MRAIL_CLOSE_LIMIT) &&
+           !mrail_rail_fetch(lane->rail);
+}
+
+void mrail_lane_give_up_qp(mrail_lane_t *lane)
+{
+    mrail_warn("%s:%u: the device has not returned all requests of qp 0x%x; "
+               "destroyed it",
+               lane->rail->attr.device, lane->rail->attr.port,
+               lane->qp->qp_num);
+    mrail_failover_disown(lane);
+    mrail_lane_destroy_qp(lane);
+    lane->last_cqe.is_set = 0;
+}
+
 static MRAIL_BOTH void mrail_failover_close(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -140,7 +162,11 @@ static MRAIL_BOTH int mrail_failover_abandon(mrail_lane_t *lane,
         !mrail_rail_is_drained(lane->rail, &lane->last_cqe)) {
         return 0;
     }
-    mrail_lane_destroy_qp(lane);
+    if (lane->qp != NULL) {
+        mrail_lane_destroy_qp(lane);
+        lane->last_cqe.is_set = 0;
+        return 0; /* the last completions of the QP may follow */
+    }
     mrail_rma_abandon(lane, now_ns);
     lane->sq_done = lane->sq_posted;
     return 1;
@@ -155,6 +181,10 @@ static MRAIL_BOTH int mrail_failover_is_drained(mrail_lane_t *lane,
         return mrail_failover_abandon(lane, now_ns);
     }
     mrail_lane_drain(lane);
+    if (mrail_lane_is_overdue(lane, now_ns)) {
+        mrail_lane_give_up_qp(lane);
+        return 0;
+    }
     return (lane->sq_posted == lane->sq_done) &&
            (__atomic_load_n(&lane->last_wqe, __ATOMIC_ACQUIRE) ||
             (now_ns >= lane->close_ns + MRAIL_CLOSE_GRACE)) &&

@@ -31,6 +31,18 @@ void mrail_peer_release(mrail_peer_t *peer)
     engine->reap_pending = 1;
 }
 
+/* Destroys the QP of a device that has not returned its requests in time. */
+static MRAIL_DATA void mrail_peer_give_up_qp(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    if (mrail_lane_is_overdue(lane, mrail_clock_now())) {
+        mrail_data_ctl_lock(engine);
+        mrail_lane_give_up_qp(lane);
+        mrail_data_ctl_unlock(engine);
+    }
+}
+
 /* Drains the lanes. Returns 1 if the devices have returned all work requests,
  * and their completions have been handled. Until then, the devices may access
  * the memory of pending operations. A lost device does not return requests; its
@@ -43,6 +55,7 @@ static MRAIL_DATA int mrail_peer_drain(mrail_peer_t *peer)
         mrail_lane_t *lane = peer->lanes[slot];
 
         mrail_lane_drain(lane);
+        mrail_peer_give_up_qp(lane);
         is_drained &= lane->rail->fatal || (lane->qp == NULL) ||
                       (lane->sq_posted == lane->sq_done);
     }
@@ -78,12 +91,14 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
             continue;
         }
         lane->last_cqe.is_set = 0;
+        lane->close_ns = mrail_clock_now();
         mrail_lane_stop(lane);
         if (lane->qp == NULL) {
             mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
             __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
         }
     }
+    mrail_paths_remove(peer); /* other peers probe the rails instead */
     peer->dead = 1;
     peer->num_up = peer->num_am = 0;
     mrail_peer_activate(peer);

@@ -31,6 +31,15 @@ void mrail_failover_end(mrail_peer_t *peer) MRAIL_DATA;
  * remain. */
 void mrail_lane_stop(mrail_lane_t *lane) MRAIL_BOTH;
 
+/* Returns 1 if the device has not returned all requests of a QP in the error
+ * state in time, and no completion is left to handle. */
+int mrail_lane_is_overdue(const mrail_lane_t *lane,
+                          mrail_ns_t now_ns) MRAIL_DATA;
+
+/* Destroys the QP of an overdue lane. Afterwards, the device no longer accesses
+ * the memory of its requests. */
+void mrail_lane_give_up_qp(mrail_lane_t *lane) MRAIL_BOTH;
+
 /* ---- Eviction of lanes that conn/qp_budget.c has chosen (evict.c) ---- */
 
 /* Continues evictions that are in progress. */

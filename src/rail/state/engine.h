@@ -232,6 +232,9 @@ struct mrail_engine {
     struct mrail_stats_lane *ended_lanes;      /* lanes of freed peers; see
                                                 * conn/lane.c */
     uint64_t num_ended_lanes;
+    /* Lanes that are no longer in use, freed under both locks; see
+     * mrail_lane_drop(). */
+    mrail_list_t dropped;
     unsigned num_lanes;  /* entries of `lanes` ever used */
     uint16_t *lane_free; /* stack of unused entries among these */
     unsigned num_lane_free;
@@ -244,7 +247,6 @@ struct mrail_engine {
                            * peer */
     unsigned num_qps;
     uint64_t qp_serial; /* number of QPs created */
-    size_t sq_entries;  /* send queue entries of all QPs */
     /* Index of the next lane to search for idle credits. */
     unsigned recall_next;
     uint32_t ctl_seq;

@@ -12,6 +12,11 @@
     2 /* entries of the CQ for each entry of the SRQ; half of them are for
        * signalled sends */
 
+/* A CQ does not grow beyond this number of entries, 8 MiB on mlx5. Even with
+ * thousands of lanes, so many requests are never in flight at the same time,
+ * because credits and windows limit those of each lane. */
+#define MRAIL_CQ_MAX (1u << 17)
+
 #define MRAIL_CHUNKS_MIN 64 /* minimum limit of posted chunks on a rail */
 
 /* Maximum number of READs of a QP in flight in one direction. */
@@ -48,6 +53,7 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
     if (ibv_query_device(rail->ctx, &attr) != 0) {
         return -EIO;
     }
+    rail->max_cqe = MRAIL_MIN((unsigned)attr.max_cqe, MRAIL_CQ_MAX);
     rail->max_rd_atomic =
         (unsigned)MRAIL_MIN(MRAIL_READS_MAX, attr.max_qp_init_rd_atom);
     rail->max_dest_rd_atomic =
@@ -65,6 +71,7 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
     if (rail->cq == NULL) {
         return -errno;
     }
+    rail->cq_depth = (unsigned)rail->cq->cqe;
     srq_init.attr.max_wr =
         (uint32_t)MRAIL_MIN((int)config->rx_queue_len, attr.max_srq_wr);
     rail->srq = ibv_create_srq(rail->pd, &srq_init);
@@ -72,12 +79,13 @@ static int mrail_rail_open_shared(mrail_rail_t *rail,
         return -errno;
     }
     rail->srq_depth = srq_init.attr.max_wr; /* may be more than requested */
-    /* The CQ must hold every receive. Half of the remaining entries are for
-     * chunks, and the other half is for markers and flushed sends. */
+    /* The CQ grows with the send queues; see mrail_rail_grow_cq(). If the device
+     * cannot resize it, half of the entries beyond the receives are for chunks,
+     * and the other half is for markers and flushed sends. */
     rail->max_chunks = MRAIL_CHUNKS_MIN;
-    if ((unsigned)rail->cq->cqe > rail->srq_depth) {
-        rail->max_chunks = MRAIL_MAX(
-            ((unsigned)rail->cq->cqe - rail->srq_depth) / 2, rail->max_chunks);
+    if (rail->cq_depth > rail->srq_depth) {
+        rail->max_chunks =
+            MRAIL_MAX((rail->cq_depth - rail->srq_depth) / 2, rail->max_chunks);
     }
     rail->flush_mr = mrail_rail_alloc(rail, MRAIL_PAGE, MRAIL_PAGE,
                                       MRAIL_ACCESS_READ, &page);
@@ -166,11 +174,37 @@ int mrail_rail_fetch(mrail_rail_t *rail)
     return rail->next_wc != rail->num_wc;
 }
 
+void mrail_rail_grow_cq(mrail_rail_t *rail, unsigned depth)
+{
+    unsigned needed = rail->srq_depth + rail->sq_entries + depth;
+    unsigned before = rail->cq_depth;
+    unsigned size = MRAIL_MIN(MRAIL_MAX(needed, 2 * before), rail->max_cqe);
+    int ret = 0;
+
+    if ((needed <= before) || rail->cq_limited) {
+        return;
+    }
+    if (size > before) {
+        /* Earlier than the CQ, because mrail_rail_is_drained() must not
+         * underestimate it. */
+        __atomic_store_n(&rail->cq_depth, size, __ATOMIC_RELAXED);
+        ret = ibv_resize_cq(rail->cq, (int)size);
+    }
+    if ((ret != 0) || (size < needed)) {
+        rail->cq_limited = 1;
+        mrail_debug("%s: the completion queue has %d entries, although %u "
+                    "completions are possible%s%s",
+                    rail->attr.device, rail->cq->cqe, needed,
+                    (ret != 0) ? ": " : "", (ret != 0) ? strerror(ret) : "");
+    }
+}
+
 static int mrail_rail_passed(const mrail_rail_t *rail,
                              const mrail_cq_mark_t *mark)
 {
     return (rail->num_emptied != mark->num_emptied) ||
-           (rail->num_polled - mark->num_polled >= (uint64_t)rail->cq->cqe);
+           (rail->num_polled - mark->num_polled >=
+            __atomic_load_n(&rail->cq_depth, __ATOMIC_RELAXED));
 }
 
 int mrail_rail_is_drained(mrail_rail_t *rail, mrail_cq_mark_t *mark)

@@ -62,6 +62,11 @@ typedef struct mrail_rail {
     struct ibv_comp_channel *channel; /* channel of `cq`, for sleeping ifaces */
     struct ibv_cq *cq;
     struct ibv_srq *srq;
+    unsigned cq_depth;     /* entries of `cq`, at least; control lock, atomic
+                            * for readers without it */
+    unsigned max_cqe;      /* limit of cq_depth */
+    unsigned sq_entries;   /* send queue entries of all QPs; control lock */
+    int cq_limited;        /* `cq` cannot grow any more; control lock */
     unsigned srq_depth;    /* capacity in buffers */
     unsigned srq_used;     /* buffers created for the SRQ; control lock */
     unsigned srq_spare;    /* buffers not reserved for a lane; control lock */
@@ -124,8 +129,8 @@ typedef struct mrail_rail {
     uint64_t work[2];       /* data: bytes of completed chunks of all lanes:
                              * PUTs, GETs */
     uint8_t ports_fixed;    /* control: connected QPs keep their source ports */
-    unsigned max_chunks;    /* data: limit of num_chunks that keeps the CQ
-                             * from overflowing */
+    unsigned max_chunks;    /* data: limit of num_chunks that keeps a CQ that
+                             * cannot grow from overflowing */
     unsigned max_rd_atomic; /* READs that a QP may have in flight */
     unsigned max_dest_rd_atomic; /* concurrent READs of the peer that a QP can
                                   * serve */
@@ -193,6 +198,13 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
                     const mrail_config_t *config);
 
 void mrail_rail_close(mrail_rail_t *rail);
+
+/* Makes the CQ large enough for all receives of the SRQ, and for all entries of
+ * the send queues of the rail's QPs and of a further QP with `depth` entries. A
+ * QP in the error state completes every entry, including unsignalled ones, and
+ * the QPs of a port may fail at the same time. Logs a debug line if the CQ
+ * cannot grow. Control lock held; verbs allows concurrent polls. */
+void mrail_rail_grow_cq(mrail_rail_t *rail, unsigned depth) MRAIL_CTL;
 
 /* ---- Receive buffers (rx_blocks.c) ---- */
 
