@@ -372,8 +372,8 @@ int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 
 /* Starts a liveness check of the peer's control thread. If no answer arrives,
- * ep_failed() is called. Returns 0, or the -errno with which the endpoint
- * failed. */
+ * ep_failed() is called, and also with -ESHUTDOWN if the peer has exited
+ * regularly. Returns 0, or the -errno with which the endpoint failed. */
 int mrail_ep_check(mrail_ep_t *ep);
 
 /* Describes the peer, the rails to it, and the last event of each: "peer

@@ -104,8 +104,7 @@ static int another_is_registered(void)
 {
     uct_component_t *component;
 
-    ucs_list_for_each(component, &uct_components_list, list)
-    {
+    ucs_list_for_each(component, &uct_components_list, list) {
         if (strcmp(component->name, UCT_MRAIL_NAME) == 0) {
             return 1;
         }

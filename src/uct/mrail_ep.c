@@ -14,6 +14,7 @@
 #include "uct/mrail_status.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 static int must_wait(uct_mrail_ep_t *ep)
 {
@@ -332,6 +333,11 @@ ucs_status_t uct_mrail_ep_fence(uct_ep_h tl_ep, unsigned flags)
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
 
+    ucs_status_t status = uct_mrail_ep_fence_pending(ep);
+
+    if (status != UCS_OK) {
+        return status;
+    }
     UCT_TL_EP_STAT_FENCE(&ep->super);
     return uct_mrail_status(mrail_ep_fence(ep->ep));
 }
@@ -349,16 +355,76 @@ ucs_status_t uct_mrail_ep_check(uct_ep_h tl_ep, unsigned flags,
 
 /* ---- pending requests ---- */
 
+/* A fence in the pending queue. */
+typedef struct queued_fence {
+    uct_pending_req_t super;
+    uct_mrail_ep_t *ep;
+} queued_fence_t;
+
+static ucs_status_t progress_fence(uct_pending_req_t *req)
+{
+    queued_fence_t *fence = ucs_container_of(req, queued_fence_t, super);
+
+    if (mrail_ep_fence(fence->ep->ep) == -EAGAIN) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    free(fence);
+    return UCS_OK;
+}
+
+static void push_pending(uct_mrail_ep_t *ep, uct_pending_req_t *req,
+                         int is_fence)
+{
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(ep->super.super.iface, uct_mrail_iface_t);
+
+    uct_pending_req_arb_group_push(&ep->pending, req);
+    ucs_arbiter_group_schedule(&iface->arbiter, &ep->pending);
+    if (ep->num_pending++ == 0) {
+        ucs_list_add_tail(&iface->waiting, &ep->waiting);
+    }
+    ep->is_fenced = is_fence;
+}
+
+/* Called when a request leaves the queue. */
+static void pop_pending(uct_mrail_ep_t *ep)
+{
+    if (--ep->num_pending == 0) {
+        ucs_list_del(&ep->waiting);
+        ep->is_fenced = 0;
+    }
+}
+
+ucs_status_t uct_mrail_ep_fence_pending(uct_mrail_ep_t *ep)
+{
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(ep->super.super.iface, uct_mrail_iface_t);
+    /* A request that is being dispatched has already passed its operations to
+     * the engine. */
+    unsigned num_sent = (iface->dispatched == &ep->pending);
+    queued_fence_t *fence;
+
+    if (ucs_likely(ep->num_pending == num_sent) || ep->is_fenced) {
+        return UCS_OK;
+    }
+    fence = malloc(sizeof(*fence));
+    if (fence == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    fence->super.func = progress_fence;
+    fence->ep = ep;
+    push_pending(ep, &fence->super, 1);
+    return UCS_OK;
+}
+
 ucs_status_t uct_mrail_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
                                       unsigned flags)
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
-    uct_mrail_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
 
     UCS_STATIC_ASSERT(sizeof(uct_pending_req_priv_arb_t) <=
                       UCT_PENDING_REQ_PRIV_LEN);
-    uct_pending_req_arb_group_push(&ep->pending, req);
-    ucs_arbiter_group_schedule(&iface->arbiter, &ep->pending);
+    push_pending(ep, req, 0);
     UCT_TL_EP_STAT_PEND(&ep->super);
     return UCS_OK;
 }
@@ -371,6 +437,7 @@ ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
     uct_pending_req_t *req = ucs_container_of(elem, uct_pending_req_t, priv);
     uct_mrail_iface_t *iface =
         ucs_container_of(arbiter, uct_mrail_iface_t, arbiter);
+    uct_mrail_ep_t *ep = ucs_container_of(group, uct_mrail_ep_t, pending);
     unsigned *count = arg;
     ucs_status_t status;
 
@@ -380,6 +447,7 @@ ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
     switch (status) {
     case UCS_OK:
         ++*count;
+        pop_pending(ep);
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
     case UCS_INPROGRESS: /* partially sent: dispatch other endpoints next */
         ++*count;
@@ -391,6 +459,7 @@ ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
 }
 
 typedef struct {
+    uct_mrail_ep_t *ep;
     uct_pending_purge_callback_t cb;
     void *arg;
 } purge_args_t;
@@ -399,10 +468,14 @@ static ucs_arbiter_cb_result_t purge_one(ucs_arbiter_t *arbiter,
                                          ucs_arbiter_group_t *group,
                                          ucs_arbiter_elem_t *elem, void *arg)
 {
+    uct_pending_req_t *req = ucs_container_of(elem, uct_pending_req_t, priv);
     purge_args_t *args = arg;
 
-    if (args->cb != NULL) {
-        args->cb(ucs_container_of(elem, uct_pending_req_t, priv), args->arg);
+    pop_pending(args->ep);
+    if (req->func == progress_fence) {
+        free(ucs_container_of(req, queued_fence_t, super));
+    } else if (args->cb != NULL) {
+        args->cb(req, args->arg);
     }
     return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
 }
@@ -412,7 +485,7 @@ void uct_mrail_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     uct_mrail_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
-    purge_args_t args = {cb, arg};
+    purge_args_t args = {ep, cb, arg};
 
     ucs_arbiter_group_purge(&iface->arbiter, &ep->pending, purge_one, &args);
 }
@@ -472,6 +545,8 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_ep_t, const uct_ep_params_t *params)
     UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &iface->super);
 
     ucs_arbiter_group_init(&self->pending);
+    self->num_pending = 0;
+    self->is_fenced = 0;
     status = uct_mrail_status(mrail_ep_create(
         iface->iface, params->dev_addr, params->iface_addr, self, &self->ep));
     if (status != UCS_OK) {

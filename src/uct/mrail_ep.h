@@ -12,6 +12,9 @@ typedef struct uct_mrail_ep {
     mrail_ep_t *ep;
     /* oldest request first; later operations wait behind them */
     ucs_arbiter_group_t pending;
+    unsigned num_pending;    /* requests in `pending`, including fences */
+    int is_fenced;           /* the newest of them is a fence */
+    ucs_list_link_t waiting; /* entry in iface->waiting if there are any */
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
     uint8_t device_addr[MRAIL_DEVICE_ADDR_MAX]; /* the peer's device address */
     uint8_t iface_addr[MRAIL_IFACE_ADDR_MAX];
@@ -60,6 +63,10 @@ ucs_status_t uct_mrail_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
 ucs_status_t uct_mrail_ep_flush(uct_ep_h tl_ep, unsigned flags,
                                 uct_completion_t *comp);
 ucs_status_t uct_mrail_ep_fence(uct_ep_h tl_ep, unsigned flags);
+/* Puts a fence behind the pending requests of the endpoint, if there are any.
+ * The engine does not know these requests yet. Returns UCS_OK or
+ * UCS_ERR_NO_MEMORY. */
+ucs_status_t uct_mrail_ep_fence_pending(uct_mrail_ep_t *ep);
 ucs_status_t uct_mrail_ep_check(uct_ep_h tl_ep, unsigned flags,
                                 uct_completion_t *comp);
 

@@ -263,6 +263,9 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     uct_mrail_loss_func_t loss_func = uct_mrail_loss_func;
     char peer[512];
 
+    if (ret == -ESHUTDOWN) {
+        loss_func = NULL; /* a regular exit does not end the job */
+    }
     if (loss_func != NULL) { /* before the user destroys the endpoint below */
         mrail_ep_describe(engine_ep, peer, sizeof(peer));
     }
@@ -332,7 +335,15 @@ static ucs_status_t iface_flush(uct_iface_h tl_iface, unsigned flags,
 static ucs_status_t iface_fence(uct_iface_h tl_iface, unsigned flags)
 {
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
+    ucs_status_t status;
+    uct_mrail_ep_t *ep;
 
+    ucs_list_for_each(ep, &iface->waiting, waiting) {
+        status = uct_mrail_ep_fence_pending(ep);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
     UCT_TL_IFACE_STAT_FENCE(&iface->super);
     return uct_mrail_status(mrail_iface_fence(iface->iface));
 }
@@ -414,6 +425,7 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_iface_t, uct_md_h tl_md,
     self->activity = 0;
     self->dispatched = NULL;
     ucs_arbiter_init(&self->arbiter);
+    ucs_list_head_init(&self->waiting);
     status = uct_mrail_status(
         mrail_iface_create(md->engine, &engine_params, &self->iface));
     if (status != UCS_OK) {

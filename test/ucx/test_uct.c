@@ -312,6 +312,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_invalid_parameters),
         cmocka_unit_test(test_iov_with_stride),
         cmocka_unit_test(test_fence_orders_visibility),
+        cmocka_unit_test(test_fence_orders_pending),
+        cmocka_unit_test(test_fence_is_purged),
         cmocka_unit_test(test_iface_flush),
         cmocka_unit_test(test_shared_completion),
 #if UCT_HAS_MD_RCACHE

@@ -283,6 +283,109 @@ void test_fence_orders_visibility(void **state)
     free(buffer);
 }
 
+static ucs_status_t keep_waiting(uct_pending_req_t *req)
+{
+    return UCS_ERR_NO_RESOURCE;
+}
+
+static void count_request(uct_pending_req_t *req, void *arg)
+{
+    ++*(unsigned *)arg;
+}
+
+/* An operation that waits for resources, as UCP queues it. */
+typedef struct queued {
+    uct_pending_req_t super;
+    uct_iov_t iov;
+    const remote_t *remote;
+    side_check_t check;
+    done_t done;
+    ucs_status_t status;
+} queued_t;
+
+static ucs_status_t put_queued(uct_pending_req_t *req)
+{
+    queued_t *queued = ucs_container_of(req, queued_t, super);
+
+    queued->status =
+        uct_ep_put_zcopy(side.ep, &queued->iov, 1, queued->remote->address,
+                         queued->remote->rkey.rkey, &queued->done.super);
+    return (queued->status == UCS_ERR_NO_RESOURCE) ? UCS_ERR_NO_RESOURCE
+                                                   : UCS_OK;
+}
+
+static ucs_status_t check_queued(uct_pending_req_t *req)
+{
+    queued_t *queued = ucs_container_of(req, queued_t, super);
+    const side_check_t *check = &queued->check;
+
+    queued->status = uct_ep_am_short(side.ep, SIDE_AM_CHECK, check->seed,
+                                     &check->offset, sizeof(*check) - 8);
+    return queued->status;
+}
+
+/* A fence also orders the operations that wait in the pending queue. */
+void test_fence_orders_pending(void **state)
+{
+    enum { SIZE = 4 << 20, ROUNDS = 20 };
+    uint8_t *buffer = malloc(SIZE);
+    side_message_t stats;
+    uint64_t checks;
+    uct_mem_h memh;
+    remote_t remote;
+    queued_t put, message;
+
+    remote_take(SIDE_OP_BUFFER, SIZE, &remote);
+    memh = reg(buffer, SIZE);
+    stats = (side_message_t){.op = SIDE_OP_STATS};
+    assert_int_equal(side_call(&side, &stats), 0);
+    checks = stats.arg[2];
+    for (unsigned i = 0; i < ROUNDS; ++i) {
+        side_check_t check = {3000 + i, 0, SIZE};
+
+        side_fill(buffer, check.seed, 0, SIZE);
+        put = (queued_t){
+            .super.func = put_queued,
+            .remote = &remote,
+            .iov = {
+                .buffer = buffer, .length = SIZE, .memh = memh, .count = 1}};
+        message = (queued_t){.super.func = check_queued, .check = check};
+        done_init(&put.done, 1);
+        assert_int_equal(uct_ep_pending_add(side.ep, &put.super, 0), UCS_OK);
+        assert_int_equal((i % 2) ? uct_ep_fence(side.ep, 0)
+                                 : uct_iface_fence(side.iface, 0),
+                         UCS_OK);
+        assert_int_equal(uct_ep_pending_add(side.ep, &message.super, 0),
+                         UCS_OK);
+        do {
+            stats = (side_message_t){.op = SIDE_OP_STATS};
+            assert_int_equal(side_call(&side, &stats), 0);
+        } while (stats.arg[2] < checks + i + 1);
+        finish(put.status, &put.done);
+    }
+    assert_int_equal(stats.arg[3], 0);
+    uct_md_mem_dereg(side.md, memh);
+    remote_release(&remote);
+    free(buffer);
+}
+
+/* A purge returns the requests of the user, and not the fence between them. */
+void test_fence_is_purged(void **state)
+{
+    static uct_pending_req_t waiting[2];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < 2; ++i) {
+        waiting[i].func = keep_waiting;
+        assert_int_equal(uct_ep_pending_add(side.ep, &waiting[i], 0), UCS_OK);
+        assert_int_equal(uct_ep_fence(side.ep, 0), UCS_OK);
+        assert_int_equal(uct_iface_fence(side.iface, 0), UCS_OK);
+    }
+    uct_ep_pending_purge(side.ep, count_request, &count);
+    assert_int_equal(count, 2);
+    PROGRESS_UNTIL(uct_ep_flush(side.ep, 0, NULL) == UCS_OK);
+}
+
 void test_iface_flush(void **state)
 {
     enum { SIZE = 4 << 20 };

@@ -40,6 +40,12 @@ run_program '4 rails, one late: ' on_rails 2 4 0 sh -c '
     "$0" ctl --session "$1" --rail 2 delay=300 &&
     exec "$2" test_fence_orders_visibility' \
     "$soft" "$session" "$build/test_uct"
+# Rails so slow that a message would overtake a PUT without the fence.
+# shellcheck disable=SC2016 # expanded by the inner shell
+run_program '4 rails, slow: ' on_rails 2 4 0 sh -c '
+    "$0" ctl --session "$1" rate=100M &&
+    exec "$2" "test_fence_*"' \
+    "$soft" "$session" "$build/test_uct"
 uct '' 8 test_addresses_fit
 uct '' 16 test_addresses_fit
 uct '' 16 test_zcopy_sizes

@@ -126,6 +126,8 @@ DECLARE(test_zero_length);
 DECLARE(test_invalid_parameters);
 DECLARE(test_iov_with_stride);
 DECLARE(test_fence_orders_visibility);
+DECLARE(test_fence_orders_pending);
+DECLARE(test_fence_is_purged);
 DECLARE(test_iface_flush);
 DECLARE(test_shared_completion);
 DECLARE(test_cache_keeps_registration);

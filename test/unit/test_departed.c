@@ -114,6 +114,44 @@ static void test_endpoint_keeps_its_peer(void **state)
     assert_freed(0);
 }
 
+static unsigned num_reports;
+
+static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
+{
+    assert_int_equal(status, -ESHUTDOWN);
+    ++num_reports;
+}
+
+/* A regular exit is reported only to a user that checks the endpoint, before or
+ * after the exit, and only once. */
+static void test_exit_is_reported_after_check(void **state)
+{
+    for (unsigned before = 0; before < 2; ++before) {
+        mrail_ep_t *ep;
+
+        start(64);
+        num_reports = 0;
+        ifaces[0]->params.ep_failed = on_ep_failed;
+        connect_lanes(0, 2);
+        ep = ep_to(0);
+        if (before) {
+            assert_int_equal(mrail_ep_check(ep), 0);
+        }
+        bye(0);
+        settle();
+        assert_int_equal(num_reports, 0);
+        for (unsigned i = 0; i < 2; ++i) {
+            assert_int_equal(mrail_ep_check(ep), 0);
+            mrail_iface_progress(ifaces[0]);
+            assert_int_equal(num_reports, 1);
+        }
+        ep_close(ep);
+        assert_freed(0);
+        teardown(NULL);
+    }
+    start(64);
+}
+
 /* The engine has given up the peer, which may still be alive. The peer must not
  * receive BYE, which it would interpret as a regular close. */
 static void test_given_up_peer_gets_no_bye(void **state)
@@ -163,7 +201,7 @@ static void test_endpoint_to_departed_peer(void **state)
     progress();
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), -ESHUTDOWN);
     assert_int_equal(mrail_ep_flush(ep, &completions), 0);
-    assert_int_equal(mrail_ep_check(ep), -ESHUTDOWN);
+    assert_int_equal(mrail_ep_check(ep), 0); /* no callback is set */
     settle();
     assert_int_equal(engine->num_dead, 1);
     ep_close(ep);
@@ -282,6 +320,7 @@ int main(void)
         TEST(test_many_come_and_go),
         TEST(test_silent_peer_is_freed),
         TEST(test_endpoint_keeps_its_peer),
+        TEST(test_exit_is_reported_after_check),
         TEST(test_given_up_peer_gets_no_bye),
         TEST(test_late_datagrams),
         TEST(test_endpoint_to_departed_peer),

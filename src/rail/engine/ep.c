@@ -177,6 +177,18 @@ void *mrail_ep_user(const mrail_ep_t *ep)
     return ep->user;
 }
 
+/* Reports once that the peer has exited regularly. */
+static MRAIL_DATA void mrail_ep_report_exit(mrail_ep_t *ep)
+{
+    if (!ep->reports_exit && !ep->cancelled) {
+        ep->reports_exit = 1;
+        if (ep->failure_reported) { /* silently */
+            ep->failure_reported = 0;
+            mrail_ep_report_failed(ep);
+        }
+    }
+}
+
 int mrail_ep_check(mrail_ep_t *ep)
 {
     mrail_engine_t *engine = ep->iface->engine;
@@ -187,10 +199,12 @@ int mrail_ep_check(mrail_ep_t *ep)
     failed = ep->failed;
     if (failed == 0) {
         mrail_peer_request_lanes(peer, 0);
+    } else if (failed == -ESHUTDOWN) {
+        mrail_ep_report_exit(ep);
     }
     mrail_iface_leave(ep->iface);
     if (failed != 0) {
-        return failed;
+        return (failed == -ESHUTDOWN) ? 0 : failed;
     }
     mrail_ctl_lock(engine);
     mrail_ctl_probe(peer);

@@ -207,8 +207,9 @@ static void mrail_iface_report_failed(mrail_iface_t *iface)
             continue;
         }
         ep->failure_reported = 1;
-        /* A regular BYE is not a failure. */
-        if ((iface->params.ep_failed != NULL) && (ep->failed != -ESHUTDOWN)) {
+        /* A regular BYE is not a failure, unless the user checks the peer. */
+        if ((iface->params.ep_failed != NULL) &&
+            ((ep->failed != -ESHUTDOWN) || ep->reports_exit)) {
             iface->params.ep_failed(iface->params.arg, ep, ep->failed);
         }
     }

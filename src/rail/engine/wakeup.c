@@ -96,6 +96,7 @@ static int mrail_wakeup_has_events(mrail_iface_t *iface, mrail_armed_t wish)
 
     return !mrail_list_empty(&iface->inbox) ||
            !mrail_list_empty(&iface->done) ||
+           !mrail_list_empty(&iface->failed_eps) ||
            __atomic_load_n(&engine->error_pending, __ATOMIC_SEQ_CST) ||
            (__atomic_load_n(&engine->num_changes, __ATOMIC_SEQ_CST) !=
             iface->seen_changes) ||

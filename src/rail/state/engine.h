@@ -113,6 +113,8 @@ struct mrail_ep {
     uint16_t remote_iface;
     int failed;           /* 0 or -errno */
     int failure_reported; /* ep_failed() was called */
+    int reports_exit;     /* ep_failed() also reports that the peer has exited
+                           * regularly; see mrail_ep_check() */
     int cancelled;        /* by mrail_ep_cancel() */
 };
 
