@@ -83,6 +83,42 @@ static int counted(MPI_Win win)
     return ok && end == n && all == n * (n - 1) / 2;
 }
 
+/* Several requests in flight to each rank. MPI completes a request by a message
+ * behind a fence, so the data must be there after each wait. */
+static int requested(void)
+{
+    enum { REQUESTS = 4, LENGTH = 2 << 20, ROUNDS = 4 };
+    int rank = mt_rank(MPI_COMM_WORLD);
+    char *in = mt_alloc((size_t)REQUESTS * LENGTH), *memory;
+    MPI_Request requests[REQUESTS];
+    MPI_Win win;
+    int ok = 1;
+
+    MPI_Win_allocate((MPI_Aint)REQUESTS * LENGTH, 1, MPI_INFO_NULL,
+                     MPI_COMM_WORLD, &memory, &win);
+    mt_fill(memory, (size_t)REQUESTS * LENGTH, mt_seed(rank, rank, 3));
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    for (int round = 0; round < ROUNDS; ++round) {
+        int target = neighbour(1 + round % (mt_size(MPI_COMM_WORLD) - 1));
+
+        memset(in, 0, (size_t)REQUESTS * LENGTH);
+        for (int i = 0; i < REQUESTS; ++i) {
+            MPI_Rget(in + (size_t)i * LENGTH, LENGTH, MPI_BYTE, target,
+                     (MPI_Aint)i * LENGTH, LENGTH, MPI_BYTE, win, &requests[i]);
+        }
+        for (int i = 0; i < REQUESTS; ++i) {
+            MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+            ok &= mt_check(in, (size_t)(i + 1) * LENGTH,
+                           mt_seed(target, target, 3));
+        }
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    free(in);
+    return ok;
+}
+
 static void test_window(const char *kind, char *memory, MPI_Win win)
 {
     char name[80];
@@ -111,6 +147,7 @@ int main(int argc, char **argv)
     free(memory);
     MPI_Win_allocate(SIZE, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
     test_window("MPI's memory", memory, win);
+    mt_result("several requests to each rank", requested());
     MPI_Finalize();
     return mt_failures != 0;
 }
