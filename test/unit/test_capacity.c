@@ -807,15 +807,15 @@ static void test_busy_monotonic(void **state)
 
     for (unsigned i = 0; i < 100000; ++i) {
         mrail_tele_work_t work;
-        unsigned dice = seed >> 16;
+        unsigned bits = seed >> 16;
 
         seed = seed * 1103515245 + 12345;
-        now_us += (dice & 8) ? dice % 500 : 0;
-        if ((inflight == 0) || (dice & 1)) {
+        now_us += (bits & 8) ? bits % 500 : 0;
+        if ((inflight == 0) || (bits & 1)) {
             posts(1, now_us);
             ++inflight;
         } else {
-            done((dice & 6) * 1000, 1, now_us, dice & 16);
+            done((bits & 6) * 1000, 1, now_us, bits & 16);
             --inflight;
         }
         work = mrail_tele_busy_read(&b);
