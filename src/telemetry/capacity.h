@@ -67,6 +67,9 @@
 #define MRAIL_TELE_LOW_WINDOWS 3
 /* If a peer may be the cause of low windows, they must last this long. */
 #define MRAIL_TELE_CONFIRM_NS (250 * MRAIL_NS_PER_MS)
+/* A busy time that ends with an idle rail is known well enough after this many
+ * polls. */
+#define MRAIL_TELE_BUSY_POLLS 8
 #define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
 /* The estimate. All zero means unknown. */
@@ -200,8 +203,9 @@ typedef struct mrail_tele_work {
 typedef struct mrail_tele_busy {
     uint64_t inflight;      /* number of chunks */
     mrail_ns_t from_ns;     /* start of the busy time that is not yet counted */
-    mrail_ns_t poll_ns;     /* time of the last poll */
-    mrail_ns_t trusted_ns;  /* busy time that the last poll can vouch for */
+    unsigned from_polls;    /* polls of the CQ until then */
+    unsigned polls;         /* polls of the CQ during the last busy time */
+    mrail_ns_t poll_ns;     /* time of the last poll with chunks */
     mrail_tele_work_t poll; /* work of the last poll, not yet part of `total` */
     mrail_tele_work_t total;
 } mrail_tele_busy_t;
@@ -212,7 +216,8 @@ typedef struct mrail_tele_busy {
 static inline int mrail_tele_busy_counts(const mrail_tele_busy_t *busy)
 {
     return (busy->poll.bytes != 0) &&
-           ((busy->inflight != 0) || (busy->poll.busy_ns <= busy->trusted_ns));
+           ((busy->inflight != 0) || (busy->polls >= MRAIL_TELE_BUSY_POLLS) ||
+            (busy->poll.busy_ns <= MRAIL_TELE_QUEUE_NS));
 }
 
 static inline void mrail_tele_work_add(mrail_tele_work_t *sum,
@@ -232,32 +237,33 @@ static inline void mrail_tele_busy_settle(mrail_tele_busy_t *busy)
     busy->poll = (mrail_tele_work_t){0};
 }
 
-/* Reports a posted chunk. */
+/* Reports a posted chunk. `polls` is the number of polls of the CQ so far, and
+ * may wrap around. */
 static inline void mrail_tele_busy_post(mrail_tele_busy_t *busy,
-                                        mrail_ns_t now_ns)
+                                        mrail_ns_t now_ns, unsigned polls)
 {
     if (busy->inflight == 0) {
         mrail_tele_busy_settle(busy);
         busy->from_ns = now_ns;
+        busy->from_polls = polls;
     }
     ++busy->inflight;
 }
 
 /* Reports a completed chunk that was posted at post_ns. `moved` is its number of
- * bytes, or 0 if it failed. empty_polls is the number of polls without a
- * completion since the last completion: with few of them in a long time, this
- * poll is late. */
+ * bytes, or 0 if it failed. */
 static inline void mrail_tele_busy_done(mrail_tele_busy_t *busy, uint64_t moved,
                                         mrail_ns_t post_ns, mrail_ns_t now_ns,
-                                        unsigned empty_polls)
+                                        unsigned polls)
 {
     if (now_ns != busy->poll_ns) {
         mrail_tele_busy_settle(busy);
         busy->poll_ns = now_ns;
         busy->poll.busy_ns =
             (now_ns > busy->from_ns) ? now_ns - busy->from_ns : 0;
-        busy->trusted_ns = MRAIL_TELE_QUEUE_NS * (empty_polls + 1ull);
+        busy->polls = polls - busy->from_polls;
         busy->from_ns = now_ns;
+        busy->from_polls = polls;
     }
     --busy->inflight;
     if (moved != 0) {

@@ -232,7 +232,7 @@ static void test_escaping(void **state)
     memset(f->pages[0].rails[0].device, '"',
            sizeof(f->pages[0].rails[0].device) - 1);
     f->pages[0].rails[0].port = UINT32_MAX;
-    assert_int_equal(count(text_of(f), "\\\":4294967295\"}"), 8);
+    assert_int_equal(count(text_of(f), "\\\":4294967295\"}"), 16);
     assert_int_equal(count(f->text, "\\\\\"} 1\n"), 1);
 }
 

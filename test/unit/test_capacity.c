@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <limits.h>
 
 #include <string.h>
 
@@ -179,7 +180,7 @@ typedef struct link {
     mrail_ns_t now_ns;
     int posts_first; /* 1 if the process posts before it polls */
     unsigned batch;  /* completions per poll */
-    unsigned idle;   /* polls without completions since the last completion */
+    unsigned polls;
 } link_t;
 
 static link_t l;
@@ -261,7 +262,7 @@ static void link_post(void)
             ++lane->num_posted;
             mrail_tele_flow_post(&l.flow, &lane->count, &l.peers[lane->peer],
                                  (uint64_t)l.segment, l.now_ns);
-            mrail_tele_busy_post(&l.busy, l.now_ns);
+            mrail_tele_busy_post(&l.busy, l.now_ns, l.polls);
             lane->post_ns = l.now_ns;
         }
     }
@@ -271,6 +272,7 @@ static void link_look(void)
 {
     unsigned ready = 0, seen = 0;
 
+    ++l.polls;
     if (l.posts_first) {
         link_post();
     }
@@ -287,10 +289,9 @@ static void link_look(void)
                                  (uint64_t)l.segment, (uint64_t)l.segment,
                                  lane->peer, l.now_ns, ready >= l.batch);
             mrail_tele_busy_done(&l.busy, (uint64_t)l.segment, lane->post_ns,
-                                 l.now_ns, l.idle);
+                                 l.now_ns, l.polls);
         }
     }
-    l.idle = (seen == 0) ? l.idle + 1 : 0;
     link_post();
 }
 
@@ -698,17 +699,20 @@ static void test_failures(void **state)
 /* ---- busy time ---- */
 
 static mrail_tele_busy_t b;
+static unsigned polls;
 
+/* `more` is the number of polls since the last call. */
 static void done(uint64_t moved, mrail_ns_t post_us, mrail_ns_t now_us,
-                 unsigned empty_polls)
+                 unsigned more)
 {
-    mrail_tele_busy_done(&b, moved, post_us * US, now_us * US, empty_polls);
+    polls += more;
+    mrail_tele_busy_done(&b, moved, post_us * US, now_us * US, polls);
 }
 
 static void posts(unsigned count, mrail_ns_t now_us)
 {
     while (count-- > 0) {
-        mrail_tele_busy_post(&b, now_us * US);
+        mrail_tele_busy_post(&b, now_us * US, polls);
     }
 }
 
@@ -726,6 +730,7 @@ static void counters(uint64_t bytes, mrail_ns_t busy_us, uint64_t chunks,
 static int busy_start(void **state)
 {
     memset(&b, 0, sizeof(b));
+    polls = UINT_MAX - 10; /* wraps around */
     return 0;
 }
 
@@ -779,23 +784,22 @@ static void test_busy_late_poll(void **state)
 {
     /* All chunks are complete, but since when? */
     posts(2, 1000);
-    done(5, 1000, 9000, 0);
+    done(5, 1000, 9000, 1);
     done(5, 1000, 9000, 0);
     counters(0, 0, 0, 0);
     posts(1, 20000);
     counters(0, 0, 0, 0);
-    /* The process polls rarely: 30 times in 10 ms. */
-    done(5, 20000, 30000, 30);
+    done(5, 20000, 30000, MRAIL_TELE_BUSY_POLLS - 1);
     counters(0, 0, 0, 0);
-    /* It polls often. */
+    /* The process polls often enough. */
     posts(2, 40000);
-    done(5, 40000, 50000, 100);
-    done(5, 40000, 50000, 100);
+    done(5, 40000, 50000, MRAIL_TELE_BUSY_POLLS);
+    done(5, 40000, 50000, 0);
     counters(10, 10000, 2, 20000);
     /* A chunk that remains in flight proves that the rail was busy. */
     posts(2, 60000);
-    done(5, 60000, 70000, 0);
-    done(5, 60000, 70100, 0);
+    done(5, 60000, 70000, 1);
+    done(5, 60000, 70100, 1);
     counters(20, 20100, 4, 40100);
 }
 

@@ -92,7 +92,7 @@ static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
     mrail_tele_flow_post(&rail->flows[flow], &lane->large[flow],
                          &lane->peer->large[rail->index][flow], chunk->length,
                          chunk->post_ns);
-    mrail_tele_busy_post(&rail->busy[flow], chunk->post_ns);
+    mrail_tele_busy_post(&rail->busy[flow], chunk->post_ns, rail->num_emptied);
 }
 
 static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
@@ -107,7 +107,7 @@ static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
                          moved, lane->peer->id, now_ns,
                          rail->num_wc == MRAIL_POLL_BATCH);
     mrail_tele_busy_done(&rail->busy[flow], moved, chunk->post_ns, now_ns,
-                         rail->idle);
+                         rail->num_emptied);
 }
 
 int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,

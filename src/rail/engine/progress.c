@@ -143,6 +143,7 @@ static MRAIL_DATA unsigned mrail_engine_poll_rail(mrail_engine_t *engine,
             return 0;
         }
     }
+    rail->idle = 0;
     while (rail->next_wc < rail->num_wc) {
         const struct ibv_wc *wc = &rail->wc[rail->next_wc++];
 
@@ -155,7 +156,6 @@ static MRAIL_DATA unsigned mrail_engine_poll_rail(mrail_engine_t *engine,
             mrail_engine_send_done(engine, wc, now_ns);
         }
     }
-    rail->idle = 0; /* completed chunks have read it */
     return count;
 }
 
