@@ -190,3 +190,17 @@ uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns)
 
     return (now_ns > shown_ns + MRAIL_TELE_EXPIRE_NS) ? 0 : live;
 }
+
+/* ---- busy time ---- */
+
+mrail_tele_work_t mrail_tele_busy_read(const mrail_tele_busy_t *busy)
+{
+    mrail_tele_work_t work = busy->total;
+
+    /* A poll in progress may still complete the other chunks, and then not
+     * count. */
+    if ((busy->inflight == 0) && mrail_tele_busy_counts(busy)) {
+        mrail_tele_work_add(&work, &busy->poll);
+    }
+    return work;
+}

@@ -27,6 +27,13 @@
  * lower the estimate immediately. Other low windows lower it only if no higher
  * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
  * capacities); the rules are mrail's own.
+ *
+ * A rail that is so slow that it gets one chunk at a time has no saturated
+ * interval. mrail_tele_busy_t therefore sums the bytes of completed chunks and
+ * the time with a chunk in flight, for each direction of a rail. These counters
+ * never decrease. Their quotient is the rate while work was outstanding. It
+ * includes latency, so it is a measure of the rail only if the chunks take
+ * longer than MRAIL_TELE_QUEUE_NS on average.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H
@@ -60,6 +67,9 @@
 #define MRAIL_TELE_LOW_WINDOWS 3
 /* If a peer may be the cause of low windows, they must last this long. */
 #define MRAIL_TELE_CONFIRM_NS (250 * MRAIL_NS_PER_MS)
+/* A busy time that ends with an idle rail is known well enough after this many
+ * polls. */
+#define MRAIL_TELE_BUSY_POLLS 8
 #define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
 /* The estimate. All zero means unknown. */
@@ -179,5 +189,91 @@ static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
 /* Returns the estimate in bytes per second, or 0 if it is unknown. Any thread
  * may call it. */
 uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns);
+
+/* Sums over completed chunks. */
+typedef struct mrail_tele_work {
+    uint64_t bytes;
+    uint64_t busy_ns; /* time with at least one chunk in flight */
+    uint64_t chunks;
+    uint64_t chunk_ns; /* times from post to completion */
+} mrail_tele_work_t;
+
+/* The busy time of one direction of a rail. Initially all zero. The caller
+ * serialises all functions. */
+typedef struct mrail_tele_busy {
+    uint64_t inflight;      /* number of chunks */
+    mrail_ns_t from_ns;     /* start of the busy time that is not yet counted */
+    unsigned from_polls;    /* polls of the CQ until then */
+    unsigned polls;         /* polls of the CQ during the last busy time */
+    mrail_ns_t poll_ns;     /* time of the last poll with chunks */
+    mrail_tele_work_t poll; /* work of the last poll, not yet part of `total` */
+    mrail_tele_work_t total;
+} mrail_tele_busy_t;
+
+/* Returns 1 if the work of the last poll counts. Two polls do not count. Failed
+ * chunks carry nothing, and wait for timeouts. A late poll that finds all
+ * chunks complete cannot tell when the rail became idle. */
+static inline int mrail_tele_busy_counts(const mrail_tele_busy_t *busy)
+{
+    return (busy->poll.bytes != 0) &&
+           ((busy->inflight != 0) || (busy->polls >= MRAIL_TELE_BUSY_POLLS) ||
+            (busy->poll.busy_ns <= MRAIL_TELE_QUEUE_NS));
+}
+
+static inline void mrail_tele_work_add(mrail_tele_work_t *sum,
+                                       const mrail_tele_work_t *work)
+{
+    sum->bytes += work->bytes;
+    sum->busy_ns += work->busy_ns;
+    sum->chunks += work->chunks;
+    sum->chunk_ns += work->chunk_ns;
+}
+
+static inline void mrail_tele_busy_settle(mrail_tele_busy_t *busy)
+{
+    if (mrail_tele_busy_counts(busy)) {
+        mrail_tele_work_add(&busy->total, &busy->poll);
+    }
+    busy->poll = (mrail_tele_work_t){0};
+}
+
+/* Reports a posted chunk. `polls` is the number of polls of the CQ so far, and
+ * may wrap around. */
+static inline void mrail_tele_busy_post(mrail_tele_busy_t *busy,
+                                        mrail_ns_t now_ns, unsigned polls)
+{
+    if (busy->inflight == 0) {
+        mrail_tele_busy_settle(busy);
+        busy->from_ns = now_ns;
+        busy->from_polls = polls;
+    }
+    ++busy->inflight;
+}
+
+/* Reports a completed chunk that was posted at post_ns. `moved` is its number of
+ * bytes, or 0 if it failed. */
+static inline void mrail_tele_busy_done(mrail_tele_busy_t *busy, uint64_t moved,
+                                        mrail_ns_t post_ns, mrail_ns_t now_ns,
+                                        unsigned polls)
+{
+    if (now_ns != busy->poll_ns) {
+        mrail_tele_busy_settle(busy);
+        busy->poll_ns = now_ns;
+        busy->poll.busy_ns =
+            (now_ns > busy->from_ns) ? now_ns - busy->from_ns : 0;
+        busy->polls = polls - busy->from_polls;
+        busy->from_ns = now_ns;
+        busy->from_polls = polls;
+    }
+    --busy->inflight;
+    if (moved != 0) {
+        busy->poll.bytes += moved;
+        ++busy->poll.chunks;
+        busy->poll.chunk_ns += (now_ns > post_ns) ? now_ns - post_ns : 0;
+    }
+}
+
+/* Returns the counters. While chunks are in flight, the last poll is missing. */
+mrail_tele_work_t mrail_tele_busy_read(const mrail_tele_busy_t *busy);
 
 #endif

@@ -18,11 +18,19 @@
 #include "telemetry/ring.h"
 
 #define MRAIL_PAGE_MAGIC 0x6d52696eu
-#define MRAIL_PAGE_VERSION 3u
+#define MRAIL_PAGE_VERSION 4u
 #define MRAIL_PAGE_RAILS 16u
 #define MRAIL_PAGE_LANES 256u
 #define MRAIL_PAGE_COUNTERS 32u
 #define MRAIL_PAGE_EVENTS 512u
+
+/* Completed chunks of one direction of a rail, as in mrail_tele_work_t. */
+typedef struct mrail_page_work {
+    uint64_t bytes;
+    uint64_t busy_ns;
+    uint64_t chunks;
+    uint64_t chunk_ns;
+} mrail_page_work_t;
 
 /* Times are CLOCK_REALTIME, in ns. Rates are bytes per second. */
 typedef struct mrail_page_rail {
@@ -37,6 +45,8 @@ typedef struct mrail_page_rail {
     /* Estimated bandwidth in each direction (capacity.h); 0 if unknown. */
     uint64_t live_out;
     uint64_t live_in;
+    mrail_page_work_t work_out;
+    mrail_page_work_t work_in;
     uint32_t is_down; /* the port is down, the device has failed, or there is an
                        * outage */
     uint32_t reserved;

@@ -215,6 +215,24 @@ static exporter_value_t of_rail_in(const exporter_subject_t *subject)
     return known(rail_of(subject)->live_in);
 }
 
+#define WORK(_name, _field, _unit)                                             \
+    static exporter_value_t of_rail_##_name##_out(                             \
+        const exporter_subject_t *subject)                                     \
+    {                                                                          \
+        return _unit(rail_of(subject)->work_out._field);                       \
+    }                                                                          \
+                                                                               \
+    static exporter_value_t of_rail_##_name##_in(                              \
+        const exporter_subject_t *subject)                                     \
+    {                                                                          \
+        return _unit(rail_of(subject)->work_in._field);                        \
+    }
+
+WORK(work_bytes, bytes, number)
+WORK(busy, busy_ns, seconds)
+WORK(chunks, chunks, number)
+WORK(chunk_time, chunk_ns, seconds)
+
 /* ---- lanes ---- */
 
 static exporter_value_t of_lane_bytes(const exporter_subject_t *subject)
@@ -393,6 +411,28 @@ const exporter_metric_t exporter_metrics[] = {
     {"mrail_rail_receive_bandwidth_bytes_per_second", GAUGE, RAIL,
      "Measured bandwidth for GETs, absent if unknown.", of_rail_in, 0, NULL,
      NULL},
+    {"mrail_rail_send_chunk_bytes_total", COUNTER, RAIL,
+     "Bytes of completed chunks of PUTs, of at least 4 KiB each.",
+     of_rail_work_bytes_out, 1, NULL, NULL},
+    {"mrail_rail_send_busy_seconds_total", COUNTER, RAIL,
+     "Time with at least one chunk of PUTs in flight.", of_rail_busy_out, 1,
+     NULL, NULL},
+    {"mrail_rail_send_chunks_total", COUNTER, RAIL, "Completed chunks of PUTs.",
+     of_rail_chunks_out, 1, NULL, NULL},
+    {"mrail_rail_send_chunk_seconds_total", COUNTER, RAIL,
+     "Time from post to completion of chunks of PUTs, summed over chunks.",
+     of_rail_chunk_time_out, 1, NULL, NULL},
+    {"mrail_rail_receive_chunk_bytes_total", COUNTER, RAIL,
+     "Bytes of completed chunks of GETs, of at least 4 KiB each.",
+     of_rail_work_bytes_in, 1, NULL, NULL},
+    {"mrail_rail_receive_busy_seconds_total", COUNTER, RAIL,
+     "Time with at least one chunk of GETs in flight.", of_rail_busy_in, 1,
+     NULL, NULL},
+    {"mrail_rail_receive_chunks_total", COUNTER, RAIL,
+     "Completed chunks of GETs.", of_rail_chunks_in, 1, NULL, NULL},
+    {"mrail_rail_receive_chunk_seconds_total", COUNTER, RAIL,
+     "Time from post to completion of chunks of GETs, summed over chunks.",
+     of_rail_chunk_time_in, 1, NULL, NULL},
 
     {"mrail_lane_bytes_total", COUNTER, LANE,
      "Bytes carried by the queue pair of the lane.", of_lane_bytes, 0, NULL,

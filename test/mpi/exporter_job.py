@@ -207,6 +207,9 @@ def main():
     watcher.start()
     check("bandwidth is measured", eventually(lambda: watcher.scrape().values(
         "mrail_rail_receive_bandwidth_bytes_per_second")))
+    check("busy time is counted", eventually(lambda: any(
+        seconds > 0 for _, seconds in watcher.scrape().values(
+            "mrail_rail_receive_busy_seconds_total"))))
     test_values(watcher, pids)
     # Some ranks may not have moved data yet.
     eventually(lambda: test_bytes(watcher) is None)

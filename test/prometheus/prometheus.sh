@@ -61,7 +61,7 @@ await 10 grep -q http "$tmp/exporter" ||
 target=$(sed -n 's,.*http://\(.*\)/metrics,\1,p' "$tmp/exporter")
 
 # The same rules with shorter times.
-sed -e 's/for: [0-9]*[sm]/for: 1s/' -e 's/\[5m\]/[5s]/' -e 's/\[10m\]/[10s]/' \
+sed -e 's/for: [0-9]*[sm]/for: 1s/' -e 's/\[5m\]/[5s]/g' -e 's/\[10m\]/[10s]/' \
     -e 's/> 300$/> 4/' -e 's/> 30)/> 4)/' "$files/mrail-alerts.yml" \
     >"$tmp/alerts.yml"
 cat >"$tmp/prometheus.yml" <<END

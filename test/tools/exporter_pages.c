@@ -86,6 +86,10 @@ static void advance(mrail_page_t *page)
         page->rails[lane->rail].stalled_ns += 1000;
         page->rails[lane->rail].idle_ns += 2000;
         page->rails[lane->rail].live_out = PORT_RATE / 2;
+        page->rails[lane->rail].work_out.bytes += 1000003;
+        page->rails[lane->rail].work_out.busy_ns += 160000;
+        page->rails[lane->rail].work_out.chunks += 4;
+        page->rails[lane->rail].work_out.chunk_ns += 1600000;
     }
 }
 

@@ -51,6 +51,8 @@ static void fill(mrail_page_t *page, unsigned i)
         page->rails[r].stalled_ns = SECOND + r;
         page->rails[r].is_down = r;
         page->rails[r].live_out = r;
+        page->rails[r].work_out = (mrail_page_work_t){10, SECOND, 12, 13};
+        page->rails[r].work_in = (mrail_page_work_t){20, 21, 22, 2 * SECOND};
         page->lanes[r].rail = r;
         page->lanes[r].peer = 0xabc;
         page->lanes[r].slot = (uint16_t)r;
@@ -141,6 +143,12 @@ static unsigned count(const char *text, const char *part)
 
 static void test_samples(void **state)
 {
+    static const char *const work[][2] = {
+        {"send_chunk_bytes", "10"},    {"send_busy_seconds", "1.000000000"},
+        {"send_chunks", "12"},         {"send_chunk_seconds", "0.000000013"},
+        {"receive_chunk_bytes", "20"}, {"receive_busy_seconds", "0.000000021"},
+        {"receive_chunks", "22"},      {"receive_chunk_seconds", "2.000000000"},
+    };
     fixture_t *f = *state;
     const char *text = text_of(f);
 
@@ -149,6 +157,15 @@ static void test_samples(void **state)
               "rail=\"mlx5_0:1\"} 18446744073709551615");
     has(text, "mrail_rail_stalled_seconds_total{mpi_job=\"job1\",rank=\"0\","
               "pid=\"103\",rail=\"mlx5_1:1\"} 1.000000001");
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(work); ++i) {
+        char line[160];
+
+        snprintf(line, sizeof(line),
+                 "mrail_rail_%s_total{mpi_job=\"job1\",rank=\"0\","
+                 "pid=\"103\",rail=\"mlx5_1:1\"} %s",
+                 work[i][0], work[i][1]);
+        has(text, line);
+    }
     has(text, "mrail_rail_up{mpi_job=\"job1\",rank=\"2\",pid=\"105\","
               "rail=\"mlx5_1:1\"} 0");
     has(text, "mrail_rail_paths_not_up{mpi_job=\"job0\",rank=\"0\","
@@ -215,7 +232,7 @@ static void test_escaping(void **state)
     memset(f->pages[0].rails[0].device, '"',
            sizeof(f->pages[0].rails[0].device) - 1);
     f->pages[0].rails[0].port = UINT32_MAX;
-    assert_int_equal(count(text_of(f), "\\\":4294967295\"}"), 8);
+    assert_int_equal(count(text_of(f), "\\\":4294967295\"}"), 16);
     assert_int_equal(count(f->text, "\\\\\"} 1\n"), 1);
 }
 

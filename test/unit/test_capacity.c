@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <limits.h>
 
 #include <string.h>
 
@@ -162,11 +163,13 @@ typedef struct lane {
     unsigned num_posted; /* number of segments in flight */
     /* Number of segments in flight that are complete but not polled. */
     unsigned num_ready;
+    mrail_ns_t post_ns; /* of the newest segment */
     uint16_t count;
 } lane_t;
 
 typedef struct link {
     mrail_tele_flow_t flow;
+    mrail_tele_busy_t busy;
     lane_t lanes[LANES_MAX];
     uint16_t peers[LANES_MAX + 1]; /* chunks in flight of each peer */
     unsigned num_lanes;
@@ -177,6 +180,7 @@ typedef struct link {
     mrail_ns_t now_ns;
     int posts_first; /* 1 if the process posts before it polls */
     unsigned batch;  /* completions per poll */
+    unsigned polls;
 } link_t;
 
 static link_t l;
@@ -258,6 +262,8 @@ static void link_post(void)
             ++lane->num_posted;
             mrail_tele_flow_post(&l.flow, &lane->count, &l.peers[lane->peer],
                                  (uint64_t)l.segment, l.now_ns);
+            mrail_tele_busy_post(&l.busy, l.now_ns, l.polls);
+            lane->post_ns = l.now_ns;
         }
     }
 }
@@ -266,6 +272,7 @@ static void link_look(void)
 {
     unsigned ready = 0, seen = 0;
 
+    ++l.polls;
     if (l.posts_first) {
         link_post();
     }
@@ -281,6 +288,8 @@ static void link_look(void)
             mrail_tele_flow_done(&l.flow, &lane->count, &l.peers[lane->peer],
                                  (uint64_t)l.segment, (uint64_t)l.segment,
                                  lane->peer, l.now_ns, ready >= l.batch);
+            mrail_tele_busy_done(&l.busy, (uint64_t)l.segment, lane->post_ns,
+                                 l.now_ns, l.polls);
         }
     }
     link_post();
@@ -687,7 +696,188 @@ static void test_failures(void **state)
     assert_near(live(), 1, 0.08);
 }
 
+/* ---- busy time ---- */
+
+static mrail_tele_busy_t b;
+static unsigned polls;
+
+/* `more` is the number of polls since the last call. */
+static void done(uint64_t moved, mrail_ns_t post_us, mrail_ns_t now_us,
+                 unsigned more)
+{
+    polls += more;
+    mrail_tele_busy_done(&b, moved, post_us * US, now_us * US, polls);
+}
+
+static void posts(unsigned count, mrail_ns_t now_us)
+{
+    while (count-- > 0) {
+        mrail_tele_busy_post(&b, now_us * US, polls);
+    }
+}
+
+static void counters(uint64_t bytes, mrail_ns_t busy_us, uint64_t chunks,
+                     mrail_ns_t chunk_us)
+{
+    mrail_tele_work_t work = mrail_tele_busy_read(&b);
+
+    assert_int_equal(work.bytes, bytes);
+    assert_int_equal(work.busy_ns, busy_us * US);
+    assert_int_equal(work.chunks, chunks);
+    assert_int_equal(work.chunk_ns, chunk_us * US);
+}
+
+static int busy_start(void **state)
+{
+    memset(&b, 0, sizeof(b));
+    polls = UINT_MAX - 10; /* wraps around */
+    return 0;
+}
+
+/* Chunks that overlap share their time, and idle time does not count. */
+static void test_busy_union(void **state)
+{
+    counters(0, 0, 0, 0);
+    posts(1, 1000);
+    posts(1, 1020);
+    done(5, 1000, 1100, 9);
+    counters(0, 0, 0, 0); /* the poll may not be complete */
+    done(6, 1020, 1150, 9);
+    counters(11, 150, 2, 230);
+    posts(1, 9000);
+    counters(11, 150, 2, 230);
+    done(7, 9000, 9010, 9);
+    counters(18, 160, 3, 240);
+}
+
+static void test_busy_one_poll(void **state)
+{
+    posts(4, 1000);
+    for (unsigned i = 0; i < 3; ++i) {
+        done(5, 1000, 1100, 1);
+    }
+    counters(0, 0, 0, 0);
+    done(5, 1000, 1100, 1);
+    counters(20, 100, 4, 400);
+    /* A callback posts a chunk during the poll. */
+    posts(2, 2000);
+    done(5, 2000, 2100, 1);
+    posts(1, 2100);
+    done(5, 2000, 2100, 1);
+    done(5, 2100, 2150, 1);
+    counters(35, 250, 7, 650);
+}
+
+static void test_busy_failures(void **state)
+{
+    posts(2, 1000);
+    done(0, 1000, 9000000, 1000000);
+    done(0, 1000, 9000000, 1000000);
+    counters(0, 0, 0, 0);
+    posts(2, 9000000);
+    done(5, 9000000, 9000100, 1);
+    done(0, 9000000, 9000100, 1);
+    counters(5, 100, 1, 100);
+}
+
+static void test_busy_late_poll(void **state)
+{
+    /* All chunks are complete, but since when? */
+    posts(2, 1000);
+    done(5, 1000, 9000, 1);
+    done(5, 1000, 9000, 0);
+    counters(0, 0, 0, 0);
+    posts(1, 20000);
+    counters(0, 0, 0, 0);
+    done(5, 20000, 30000, MRAIL_TELE_BUSY_POLLS - 1);
+    counters(0, 0, 0, 0);
+    /* The process polls often enough. */
+    posts(2, 40000);
+    done(5, 40000, 50000, MRAIL_TELE_BUSY_POLLS);
+    done(5, 40000, 50000, 0);
+    counters(10, 10000, 2, 20000);
+    /* A chunk that remains in flight proves that the rail was busy. */
+    posts(2, 60000);
+    done(5, 60000, 70000, 1);
+    done(5, 60000, 70100, 1);
+    counters(20, 20100, 4, 40100);
+}
+
+static void test_busy_monotonic(void **state)
+{
+    mrail_tele_work_t last = mrail_tele_busy_read(&b);
+    unsigned seed = 1, inflight = 0;
+    mrail_ns_t now_us = 1;
+
+    for (unsigned i = 0; i < 100000; ++i) {
+        mrail_tele_work_t work;
+        unsigned bits = seed >> 16;
+
+        seed = seed * 1103515245 + 12345;
+        now_us += (bits & 8) ? bits % 500 : 0;
+        if ((inflight == 0) || (bits & 1)) {
+            posts(1, now_us);
+            ++inflight;
+        } else {
+            done((bits & 6) * 1000, 1, now_us, bits & 16);
+            --inflight;
+        }
+        work = mrail_tele_busy_read(&b);
+        assert_true(work.bytes >= last.bytes);
+        assert_true(work.busy_ns >= last.busy_ns);
+        assert_true(work.busy_ns <= now_us * US);
+        assert_true(work.chunks >= last.chunks);
+        assert_true(work.chunk_ns >= last.chunk_ns);
+        last = work;
+    }
+    assert_int_equal(b.inflight, inflight);
+    assert_true(last.chunks > 1000);
+}
+
+/* Returns bytes per second of busy time, as a part of RATE. */
+static double busy_rate(void)
+{
+    mrail_tele_work_t work = mrail_tele_busy_read(&l.busy);
+
+    return (double)work.bytes / RATE / ((double)work.busy_ns / 1e9);
+}
+
+/* A slow rail carries one chunk of each exchange, which is too little for an
+ * estimate. */
+static void test_slow_rail(void **state)
+{
+    l.rate = RATE / 10;
+    for (unsigned i = 0; i < 50; ++i) {
+        lanes(1, 1);
+        run(l.look_ns);
+        lanes(0, 0);
+        run(10 * MS);
+    }
+    assert_true(live() == 0);
+    assert_near(busy_rate(), 0.1, 0.08);
+    /* The time per chunk tells this rail from one that waits for latency. */
+    assert_true(l.busy.total.chunk_ns >
+                l.busy.total.chunks * MRAIL_TELE_QUEUE_NS);
+}
+
+/* A rail that is used little has the same rate as one that is always used. */
+static void test_little_use(void **state)
+{
+    lanes(2, 4);
+    run(200 * MS);
+    assert_near(busy_rate(), 1, 0.08);
+    link_start(NULL);
+    for (unsigned i = 0; i < 50; ++i) {
+        lanes(1, 8);
+        run(l.look_ns);
+        lanes(0, 0);
+        run(20 * MS);
+    }
+    assert_near(busy_rate(), 1, 0.08);
+}
+
 #define BY_HAND(_test) cmocka_unit_test_setup(_test, fresh)
+#define BUSY(_test) cmocka_unit_test_setup(_test, busy_start)
 #define ON_LINK(_test) cmocka_unit_test_setup(_test, link_start)
 
 int main(void)
@@ -723,6 +913,13 @@ int main(void)
         ON_LINK(test_bursts),
         ON_LINK(test_all_at_once),
         ON_LINK(test_failures),
+        BUSY(test_busy_union),
+        BUSY(test_busy_one_poll),
+        BUSY(test_busy_failures),
+        BUSY(test_busy_late_poll),
+        BUSY(test_busy_monotonic),
+        ON_LINK(test_slow_rail),
+        ON_LINK(test_little_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,6 +171,7 @@ static void assert_none_under_way(void)
             assert_int_equal(f->inflight, 0);
             assert_int_equal(f->lanes, 0);
             assert_int_equal(f->peers, 0);
+            assert_int_equal(engine->rails[i].busy[flow].inflight, 0);
             assert_int_equal(peer->large[i][flow], 0);
         }
     }
@@ -226,6 +227,26 @@ static void test_broken_lane(void **state)
     finish();
 }
 
+/* Both rails were busy since begin_ns, and carried these bytes. */
+static void assert_busy(mrail_ns_t begin_ns, uint64_t bytes)
+{
+    double length_ns = (double)(fake_now_ns - begin_ns), moved = 0;
+
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        const mrail_rail_t *rail = peer_of(0)->lanes[slot]->rail;
+        mrail_tele_work_t work =
+            mrail_tele_busy_read(&rail->busy[MRAIL_FLOW_IN]);
+
+        assert_true((double)work.busy_ns > 0.95 * length_ns);
+        assert_true((double)work.busy_ns <= length_ns);
+        assert_true((work.chunks > 190) && (work.chunks <= 200));
+        moved += (double)work.bytes;
+        work = mrail_tele_busy_read(&rail->busy[MRAIL_FLOW_OUT]);
+        assert_int_equal(work.busy_ns, 0);
+    }
+    assert_true((moved > 0.95 * (double)bytes) && (moved <= (double)bytes));
+}
+
 /* One segment completes every half millisecond, alternately on each rail. */
 static void test_live(void **state)
 {
@@ -255,6 +276,7 @@ static void test_live(void **state)
     ask();
     rate /= (double)(rails[0].live_in + rails[1].live_in);
     assert_true((rate > 0.5) && (rate < 1.2));
+    assert_busy(begin_ns, bytes);
     assert_int_equal(rails[0].live_out, 0);
     fake_now_ns += 2 * MRAIL_NS_PER_SEC;
     ask();

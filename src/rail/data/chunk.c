@@ -82,7 +82,7 @@ static int mrail_chunk_is_measured(const mrail_chunk_t *chunk)
 }
 
 /* Reports the post of a large chunk, because large chunks measure the live
- * bandwidth of the rail. */
+ * bandwidth and the busy time of the rail. */
 static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
 {
     mrail_lane_t *lane = chunk->lane;
@@ -92,6 +92,7 @@ static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
     mrail_tele_flow_post(&rail->flows[flow], &lane->large[flow],
                          &lane->peer->large[rail->index][flow], chunk->length,
                          chunk->post_ns);
+    mrail_tele_busy_post(&rail->busy[flow], chunk->post_ns, rail->num_emptied);
 }
 
 static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
@@ -105,6 +106,8 @@ static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
                          &lane->peer->large[rail->index][flow], chunk->length,
                          moved, lane->peer->id, now_ns,
                          rail->num_wc == MRAIL_POLL_BATCH);
+    mrail_tele_busy_done(&rail->busy[flow], moved, chunk->post_ns, now_ns,
+                         rail->num_emptied);
 }
 
 int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,

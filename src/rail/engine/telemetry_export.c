@@ -98,6 +98,16 @@ void mrail_telemetry_export_close(mrail_engine_t *engine)
     engine->page = NULL;
 }
 
+static mrail_page_work_t export_work(const mrail_tele_busy_t *busy)
+{
+    mrail_tele_work_t work = mrail_tele_busy_read(busy);
+
+    return (mrail_page_work_t){.bytes = work.bytes,
+                               .busy_ns = work.busy_ns,
+                               .chunks = work.chunks,
+                               .chunk_ns = work.chunk_ns};
+}
+
 static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
 {
     mrail_ns_t now_ns = mrail_clock_now();
@@ -113,6 +123,8 @@ static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
         to->live_out =
             mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_OUT], now_ns);
         to->live_in = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_IN], now_ns);
+        to->work_out = export_work(&rail->busy[MRAIL_FLOW_OUT]);
+        to->work_in = export_work(&rail->busy[MRAIL_FLOW_IN]);
         to->is_down = rail->port_down || rail->fatal || rail->outage;
         to->num_lanes = 0;
     }

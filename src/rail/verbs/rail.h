@@ -122,6 +122,7 @@ typedef struct mrail_rail {
     uint64_t inflight;                  /* data: bytes of chunks in flight */
     /* data; any thread may call mrail_tele_flow_live() */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
+    mrail_tele_busy_t busy[MRAIL_FLOWS]; /* data */
     /* Of ended lanes; control. */
     uint64_t carried; /* bytes */
     uint64_t stalled_ns;
