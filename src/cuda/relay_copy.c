@@ -4,6 +4,7 @@
 #include "cuda/relay_internal.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,8 @@ void mrail_cuda_copy_release(mrail_relay_memory_t *memory)
     free(relay->copies);
     memset(memory->areas, 0, sizeof(memory->areas));
     relay->own = 0;
+    relay->is_shared = 0;
+    relay->has_joined = 0;
     relay->num_local = 0;
     relay->queues = NULL;
     relay->copies = NULL;
@@ -258,6 +261,42 @@ void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,
 
     *area_p = (void *)(uintptr_t)relay->own;
     *size_p = relay->area_size;
+}
+
+/* Memory that exchanges no longer use. */
+static mrail_cuda_relay_t *retired;
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void mrail_cuda_relay_retire(mrail_relay_memory_t *memory)
+{
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
+
+    if (memory == NULL) {
+        return;
+    }
+    mrail_relay_memory_seal(memory);
+    if (memory->ops->end != NULL) {
+        memory->ops->end(memory);
+    }
+    pthread_mutex_lock(&retired_lock);
+    relay->next = retired;
+    retired = relay;
+    pthread_mutex_unlock(&retired_lock);
+}
+
+void mrail_cuda_relay_destroy_retired(void)
+{
+    mrail_cuda_relay_t *relay, *next;
+
+    pthread_mutex_lock(&retired_lock);
+    relay = retired;
+    retired = NULL;
+    pthread_mutex_unlock(&retired_lock);
+    for (; relay != NULL; relay = next) {
+        next = relay->next;
+        mrail_cuda_relay_destroy(&relay->super);
+    }
+    mrail_cuda_areas_free_closed();
 }
 
 void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory)

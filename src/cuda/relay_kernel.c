@@ -135,9 +135,9 @@ static int prepare(kernel_relay_t *kernel)
     int ret;
 
     kernel->args.num_channels = mrail_cuda_relay_channels(relay);
-    kernel->args.ring = relay->num_slots;
     kernel->args.idle_ns = MRAIL_CUDA_RELAY_IDLE_NS;
     kernel->num_tasks = (size_t)relay->num_local * relay->num_slots;
+    kernel->args.ring = (uint32_t)kernel->num_tasks;
     kernel->tasks = calloc(kernel->num_tasks, sizeof(*kernel->tasks));
     if (kernel->tasks == NULL) {
         return -ENOMEM;
@@ -263,7 +263,8 @@ static int can_access(const mrail_cuda_relay_t *relay, const void *address)
 }
 
 /* Puts a task into the queue of its channel. The queue cannot be full, because
- * each slot has at most one copy in flight. */
+ * it has an element for every task of this rank: an area holds out-slots of all
+ * ranks of the node, and all of them may be in flight on one channel. */
 static void put(kernel_relay_t *kernel, task_t *task, void *to,
                 const void *from, size_t length)
 {

@@ -119,11 +119,17 @@ static int progress(mrail_stream_op_t *op, int *error_p)
     }
 }
 
+/* Staging blocks are locked for the device of the stream, so its context must be
+ * current. */
 int mrail_stream_op_progress(mrail_stream_op_t *op, int *error_p)
 {
-    if (!progress(op, error_p)) {
-        return 0;
+    const mrail_cuda_t *cuda = mrail_cuda_find();
+    CUcontext ctx;
+    int has_context = cuda->cuCtxPushCurrent(op->owner->ctx) == CUDA_SUCCESS;
+    int is_complete = progress(op, error_p);
+
+    if (has_context) {
+        (void)cuda->cuCtxPopCurrent(&ctx);
     }
-    mca_coll_mrail_block_put(&op->block);
-    return 1;
+    return is_complete;
 }
