@@ -45,14 +45,16 @@ typedef struct kernel_relay {
 
 /* ---- import ---- */
 
-/* Maps the shared memory. Its parts are aligned to cache lines. */
+/* Maps the shared memory. Its parts are aligned to cache lines. After fork(), a
+ * write to a private page could replace the page, and the kernel would keep the
+ * old one. */
 static int shared_map(shared_t *shared, uint32_t num_channels, uint32_t ring)
 {
     size_t channels = num_channels * sizeof(*shared->channels);
     size_t tasks = (size_t)num_channels * ring * sizeof(*shared->tasks);
     size_t size = channels + sizeof(*shared->channels) + tasks;
     char *base = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (base == MAP_FAILED) {
         return -ENOMEM;
@@ -81,8 +83,12 @@ static CUresult shared_register(const kernel_relay_t *kernel,
         return result;
     }
     result = cuda->cuMemHostGetDevicePointer(&address, base, 0);
+    if (result != CUDA_SUCCESS) {
+        (void)cuda->cuMemHostUnregister(base);
+        return result;
+    }
     *offset_p = address - (uintptr_t)base;
-    return result;
+    return CUDA_SUCCESS;
 }
 
 /* The kernel uses at most half of the multiprocessors. */

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "cuda/relay_copy.h"
 #include "cuda/relay_kernel.h"
+#include "kernels/image.h"
 #include "relay/slot.h"
 
 #include <errno.h>
@@ -663,6 +664,21 @@ static int copy_around(CUdeviceptr user, uint64_t *launches_p)
     return 0;
 }
 
+static unsigned num_loads;
+
+/* Drivers report bytes that are not for a GPU in different ways. */
+static CUresult count_loads(CUmodule *module_p, const void *image)
+{
+    ++num_loads;
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult refuse_pointer(CUdeviceptr *address_p, void *host,
+                               unsigned int flags)
+{
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult refuse_module(CUmodule *module_p, const void *image)
 {
     return CUDA_ERROR_INVALID_IMAGE;
@@ -684,7 +700,20 @@ static int other_memory(void)
     CHECK((copy_around(user, &launches) == 0) && (launches == 0));
     mrail_cuda_relay_destroy(memory);
 
+    driver.cuModuleLoadData = count_loads;
+    num_loads = 0;
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CHECK(num_loads == ((mrail_kernel_ptx != NULL) ? 2u : 1u));
+    mrail_cuda_relay_destroy(memory);
     driver.cuModuleLoadData = cuModuleLoadData;
+
+    driver.cuMemHostGetDevicePointer = refuse_pointer;
+    driver.cuMemHostUnregister = count_unregister;
+    num_frees = 0;
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CHECK(!mrail_cuda_relay_kernel_is_used(memory) && (num_frees == 1));
+    mrail_cuda_relay_destroy(memory);
+    driver.cuMemHostGetDevicePointer = cuMemHostGetDevicePointer;
     CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
     CHECK(mrail_cuda_relay_kernel_is_used(memory));
     CHECK((copy_around(user, &launches) == 0) && (launches > 0));

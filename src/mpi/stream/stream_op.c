@@ -57,7 +57,7 @@ static int start(mrail_stream_op_t *op)
     if (mca_coll_mrail_block_get(op->bytes, 0, &op->block) < 0) {
         return mrail_stream_fail(MRAIL_STREAM_NO_MEMORY);
     }
-    mca_coll_mrail_block_lock(&op->block);
+    mca_coll_mrail_block_lock(&op->block, -1);
     return (op->kind == MRAIL_STREAM_SEND)
                ? start_copy(op, op->block.memory, op->send.buffer, op->bytes,
                             MRAIL_STREAM_COPY_OUT)
