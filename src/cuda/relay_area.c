@@ -308,6 +308,27 @@ void mrail_cuda_area_release(mrail_cuda_relay_t *relay)
     }
 }
 
+/* The device of another rank may read the bytes. */
+int mrail_cuda_area_received(mrail_relay_memory_t *memory)
+{
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
+    int ret;
+
+    if (!relay->needs_flush) {
+        return 0;
+    }
+    ret = mrail_cuda_relay_enter(relay);
+    if (ret == 0) {
+        ret = mrail_cuda_relay_status(
+            relay->cuda->cuFlushGPUDirectRDMAWrites(
+                CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES),
+            "flush the writes of NICs");
+        mrail_cuda_relay_leave(relay);
+    }
+    return ret;
+}
+
 static int is_in_area(const mrail_cuda_relay_t *relay, uint32_t rank,
                       const void *address)
 {

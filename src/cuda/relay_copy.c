@@ -221,7 +221,45 @@ static const mrail_relay_memory_ops_t copy_ops = {
     .release = mrail_cuda_copy_release,
     .copy_start = mrail_cuda_copy_start,
     .copy_test = mrail_cuda_copy_test,
+    .received = mrail_cuda_area_received,
 };
+
+/* Returns an attribute of the device. Old drivers lack some of them. */
+static int attribute(const mrail_cuda_relay_t *relay, CUdevice_attribute number,
+                     int otherwise)
+{
+    int value;
+
+    return (relay->cuda->cuDeviceGetAttribute(&value, number, relay->device) ==
+            CUDA_SUCCESS)
+               ? value
+               : otherwise;
+}
+
+/* Before compute capability 9.0, a kernel that is running may miss the writes
+ * of NICs even if the device orders them. Source: NCCL, which flushes for the
+ * same devices. */
+static int needs_flush(const mrail_cuda_relay_t *relay, int with_kernel)
+{
+    int ordering =
+        attribute(relay, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+                  CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
+    int major =
+        attribute(relay, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+
+    return (ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES) ||
+           (with_kernel && (major < 9));
+}
+
+int mrail_cuda_relay_can_receive(const mrail_relay_memory_t *memory)
+{
+    const mrail_cuda_relay_t *relay = (const mrail_cuda_relay_t *)memory;
+    int options = attribute(
+        relay, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 0);
+
+    return !relay->needs_flush ||
+           ((options & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0);
+}
 
 int mrail_cuda_relay_init(mrail_cuda_relay_t *relay, const mrail_cuda_t *cuda,
                           int ordinal, const mrail_relay_memory_ops_t *ops)
@@ -232,6 +270,9 @@ int mrail_cuda_relay_init(mrail_cuda_relay_t *relay, const mrail_cuda_t *cuda,
     relay->cuda = cuda;
     ret = mrail_cuda_relay_status(cuda->cuDeviceGet(&relay->device, ordinal),
                                   "find the device");
+    if (ret == 0) {
+        relay->needs_flush = needs_flush(relay, ops != &copy_ops);
+    }
     return (ret == 0) ? mrail_cuda_relay_status(cuda->cuDevicePrimaryCtxRetain(
                                                     &relay->ctx, relay->device),
                                                 "use the device")

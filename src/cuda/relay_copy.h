@@ -46,6 +46,10 @@ void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory);
 void mrail_cuda_relay_retire(mrail_relay_memory_t *memory);
 void mrail_cuda_relay_destroy_retired(void);
 
+/* Returns 1 if NICs may write to the area: either the device orders their
+ * writes, or the driver can flush them. */
+int mrail_cuda_relay_can_receive(const mrail_relay_memory_t *memory);
+
 /* Returns the area that alloc() has allocated, for registration by NICs. */
 void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,
                            size_t *size_p);

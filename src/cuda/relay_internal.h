@@ -23,7 +23,8 @@ typedef struct mrail_cuda_relay {
     mrail_relay_memory_t super;
     const mrail_cuda_t *cuda;
     CUdevice device;
-    CUcontext ctx; /* the primary context of the device */
+    CUcontext ctx;   /* the primary context of the device */
+    int needs_flush; /* 1 if writes of NICs must be flushed */
     size_t area_size;
     CUdeviceptr own;    /* 0: not allocated */
     int is_shared;      /* 1 if other ranks may have imported the area */
@@ -76,6 +77,9 @@ void mrail_cuda_area_release(mrail_cuda_relay_t *relay);
 
 /* Frees the areas left by earlier releases that no rank uses any more. */
 void mrail_cuda_areas_free_closed(void);
+
+/* Makes the writes of NICs to the area visible to all devices, if necessary. */
+int mrail_cuda_area_received(mrail_relay_memory_t *memory);
 
 /* Returns the number of channels: one for each area and direction. */
 static inline uint32_t

@@ -391,6 +391,7 @@ static const mrail_relay_memory_ops_t kernel_ops = {
     .release = kernel_release,
     .copy_start = kernel_start,
     .copy_test = kernel_test,
+    .received = mrail_cuda_area_received,
     .end = kernel_end,
 };
 

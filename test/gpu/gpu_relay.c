@@ -10,6 +10,7 @@
 #include "softgpu/session.h"
 
 #include "base/rng.h"
+#include "base/util.h"
 #include "cuda/relay_copy.h"
 #include "cuda/relay_kernel.h"
 #include "kernels/image.h"
@@ -87,6 +88,8 @@ static int run_third(void)
     CHECK(results[2].chunks == 0);
     return 0;
 }
+
+#define NODES_RECEIVED 50u /* chunks between nodes in two exchanges */
 
 static int run_two_nodes(void)
 {
@@ -859,6 +862,67 @@ static int test_two_nodes(void)
     return both_ways(run_two_nodes);
 }
 
+static uint64_t num_flushes(void)
+{
+    uint64_t sum = 0;
+
+    for (unsigned gpu = 0; gpu < 4; ++gpu) {
+        sum += counter(gpu, SGPU_CNT_FLUSHES);
+    }
+    return sum;
+}
+
+/* Each chunk from a NIC is flushed if other devices may otherwise read old
+ * bytes. */
+static int run_flushes(void)
+{
+    static const uint32_t orderings[] = {0, 100, 200};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(orderings); ++i) {
+        uint64_t before = num_flushes();
+
+        for (unsigned gpu = 0; gpu < 4; ++gpu) {
+            atomic_store(&sgpu_session_gpu(session, 0, gpu)->writes_ordering,
+                         orderings[i]);
+        }
+        CHECK(run_two_nodes() == 0);
+        CHECK(num_flushes() - before ==
+              ((orderings[i] < 200) ? NODES_RECEIVED : 0));
+    }
+    return 0;
+}
+
+/* Without order and flushes, NICs must not write to the area. */
+static int no_flush(void)
+{
+    sgpu_gpu_t *gpu = sgpu_session_gpu(session, 0, 0);
+    int can_order, can_flush, can_neither;
+
+    CHECK(create() == 0);
+    atomic_store(&gpu->flush_options, 0);
+    can_order = mrail_cuda_relay_can_receive(memory);
+    mrail_cuda_relay_destroy(memory);
+    atomic_store(&gpu->writes_ordering, 100);
+    CHECK(create() == 0);
+    can_neither = mrail_cuda_relay_can_receive(memory);
+    atomic_store(&gpu->flush_options, 1);
+    can_flush = mrail_cuda_relay_can_receive(memory);
+    mrail_cuda_relay_destroy(memory);
+    atomic_store(&gpu->writes_ordering, 200);
+    CHECK(can_order && can_flush && !can_neither);
+    return 0;
+}
+
+static int run_no_flush(void)
+{
+    return in_process(no_flush);
+}
+
+static int test_flushes(void)
+{
+    return (both_ways(run_flushes) == 0) ? both_ways(run_no_flush) : -1;
+}
+
 static int test_random(void)
 {
     return both_ways(run_random);
@@ -920,6 +984,7 @@ int main(void)
         {"two processes", test_two},
         {"a relay on a third device", test_third},
         {"two nodes, relays at both ends", test_two_nodes},
+        {"chunks from a NIC are flushed if necessary", test_flushes},
         {"random flows", test_random},
         {"a link that two senders share", test_shared_link},
         {"copies from all slots of an area", test_busy_area},

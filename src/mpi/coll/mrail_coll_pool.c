@@ -140,6 +140,10 @@ static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
     if (ret == 0) {
         ret = create_device(pool, cuda, module->gpu);
     }
+    if (ret == 0 && topology->num_nodes > 1 &&
+        !mrail_cuda_relay_can_receive(pool->memory)) {
+        ret = -EOPNOTSUPP;
+    }
     if (ret == 0) {
         ret = pool->memory->ops->alloc(pool->memory, &pool->shape,
                                        local_self(topology), handle);
