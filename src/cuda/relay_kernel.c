@@ -269,7 +269,7 @@ static int can_access(const mrail_cuda_relay_t *relay, const void *address)
 }
 
 /* Puts a task into the queue of its channel. The queue cannot be full, because
- * it has an element for every task of this rank: an area holds out-slots of all
+ * it has an element for every task of this rank. An area holds out-slots of all
  * ranks of the node, and all of them may be in flight on one channel. */
 static void put(kernel_relay_t *kernel, task_t *task, void *to,
                 const void *from, size_t length)
