@@ -56,6 +56,8 @@ typedef int CUfunction_attribute;
 typedef int CUjit_option;
 typedef int CUstreamBatchMemOpType;
 typedef int CUstreamCaptureStatus;
+typedef int CUflushGPUDirectRDMAWritesTarget;
+typedef int CUflushGPUDirectRDMAWritesScope;
 typedef int CUdriverProcAddressQueryResult;
 
 typedef void (*CUhostFn)(void *user_data);

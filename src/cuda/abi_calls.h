@@ -33,6 +33,8 @@ CUresult cuDeviceComputeCapability(int *major_p, int *minor_p, CUdevice dev);
 CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice dev);
 CUresult cuDeviceGetByPCIBusId(CUdevice *dev_p, const char *id);
 CUresult cuDeviceCanAccessPeer(int *can_p, CUdevice dev, CUdevice peer);
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope);
 CUresult cuDeviceGetP2PAttribute(int *value_p, CUdevice_P2PAttribute attribute,
                                  CUdevice source, CUdevice dest);
 

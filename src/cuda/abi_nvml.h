@@ -23,6 +23,9 @@ enum {
 };
 
 enum { NVML_VALUE_TYPE_UNSIGNED_INT = 1 };
+/* The far end of a link. */
+typedef int nvmlIntNvLinkDeviceType_t;
+enum { NVML_NVLINK_DEVICE_TYPE_GPU = 0, NVML_NVLINK_DEVICE_TYPE_SWITCH = 2 };
 /* Fields. NVLINK_GET_SPEED is in MB/s. `scopeId` is the number of the link. */
 enum {
     NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON = 90,
@@ -73,6 +76,9 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
 nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device,
                                                  unsigned int link,
                                                  nvmlPciInfo_t *pci_p);
+nvmlReturn_t
+nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+                                    nvmlIntNvLinkDeviceType_t *type_p);
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int num,
                                       nvmlFieldValue_t *values);
 /* The argument is a structure, which software GPUs leave unchanged. */

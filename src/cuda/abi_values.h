@@ -168,6 +168,13 @@
     X(CU_FUNC_ATTRIBUTE_NUM_REGS, 4)                                           \
     X(CU_FUNC_ATTRIBUTE_BINARY_VERSION, 6)                                     \
     X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                        \
+    X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE, 0)                              \
+    X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, 100)                           \
+    X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES, 200)                     \
+    X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, 1)                          \
+    X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 0)                   \
+    X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)                           \
+    X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES, 200)                     \
     X(CU_GET_PROC_ADDRESS_SUCCESS, 0)                                          \
     X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                                 \
     X(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, 2)                           \

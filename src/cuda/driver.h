@@ -32,6 +32,7 @@
     X(cuDeviceGetAttribute)                                                    \
     X(cuDeviceCanAccessPeer)                                                   \
     X(cuDeviceGetP2PAttribute)                                                 \
+    X(cuFlushGPUDirectRDMAWrites)                                              \
     X(cuDevicePrimaryCtxRetain)                                                \
     X(cuDevicePrimaryCtxRelease_v2)                                            \
     X(cuCtxPushCurrent_v2)                                                     \
@@ -62,6 +63,7 @@
     X(cuStreamCreate)                                                          \
     X(cuStreamDestroy_v2)                                                      \
     X(cuStreamQuery)                                                           \
+    X(cuStreamIsCapturing)                                                     \
     X(cuStreamSynchronize)                                                     \
     X(cuStreamWaitEvent)                                                       \
     X(cuStreamWriteValue32_v2)                                                 \

@@ -23,6 +23,8 @@ typedef struct nvml {
 #define NVML_MEMBER(_symbol) __typeof__(_symbol) *_symbol;
     NVML_CALLS(NVML_MEMBER)
 #undef NVML_MEMBER
+    /* NULL if the driver lacks it */
+    __typeof__(nvmlDeviceGetNvLinkRemoteDeviceType) *remote_type;
 } nvml_t;
 
 uint64_t mrail_cuda_pci(const char *text)
@@ -56,6 +58,8 @@ static int nvml_open(nvml_t *nvml)
     *(void **)&nvml->_symbol = dlsym(nvml->library, #_symbol);
     NVML_CALLS(NVML_FIND)
 #undef NVML_FIND
+    *(void **)&nvml->remote_type =
+        dlsym(nvml->library, "nvmlDeviceGetNvLinkRemoteDeviceType");
     if (nvml_has_all(nvml) && (nvml->nvmlInit_v2() == NVML_SUCCESS)) {
         return 1;
     }
@@ -114,6 +118,23 @@ static void add_peer(mrail_cuda_links_t *links, uint64_t pci, uint64_t rate)
     links->num_peers = MRAIL_MAX(links->num_peers, i + 1);
 }
 
+/* A container may hide the GPU at the far end, so that NVML does not find it.
+ * Old drivers do not report what is there; then a switch is assumed. */
+static int is_to_gpu(const nvml_t *nvml, nvmlDevice_t device, unsigned link,
+                     const nvmlPciInfo_t *far)
+{
+    nvmlIntNvLinkDeviceType_t type = NVML_NVLINK_DEVICE_TYPE_SWITCH;
+    nvmlDevice_t peer;
+
+    if (nvml->nvmlDeviceGetHandleByPciBusId_v2(far->busId, &peer) ==
+        NVML_SUCCESS) {
+        return 1;
+    }
+    return (nvml->remote_type != NULL) &&
+           (nvml->remote_type(device, link, &type) == NVML_SUCCESS) &&
+           (type != NVML_NVLINK_DEVICE_TYPE_SWITCH);
+}
+
 /* If the far end is not a GPU, it is a switch. */
 static void read_link(const nvml_t *nvml, nvmlDevice_t device, unsigned link,
                       mrail_cuda_links_t *links)
@@ -121,7 +142,6 @@ static void read_link(const nvml_t *nvml, nvmlDevice_t device, unsigned link,
     uint64_t rate = nvml_rate(nvml, device, link);
     nvmlEnableState_t is_active = 0;
     nvmlPciInfo_t far;
-    nvmlDevice_t peer;
 
     if ((rate == 0) ||
         (nvml->nvmlDeviceGetNvLinkState(device, link, &is_active) !=
@@ -131,8 +151,7 @@ static void read_link(const nvml_t *nvml, nvmlDevice_t device, unsigned link,
          NVML_SUCCESS)) {
         return;
     }
-    if (nvml->nvmlDeviceGetHandleByPciBusId_v2(far.busId, &peer) ==
-        NVML_SUCCESS) {
+    if (is_to_gpu(nvml, device, link, &far)) {
         add_peer(links, mrail_cuda_pci(far.busId), rate);
     } else {
         links->switch_rate += rate;

@@ -133,8 +133,12 @@ void mrail_cuda_sync_copies(const mrail_cuda_range_t *range)
 {
     unsigned on = 1;
 
+    if (mrail_cuda_enter(range) != 0) {
+        return;
+    }
     /* Memory of cuMemMap() does not have this attribute, because it belongs to
      * no context. */
     (void)mrail_cuda_found->cuPointerSetAttribute(
         &on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, range->base);
+    mrail_cuda_leave(range);
 }

@@ -75,7 +75,8 @@ int mrail_cuda_export(const mrail_cuda_range_t *range, const void *address,
 
 /* Makes every later cuMemcpy() call on the allocation return only after the
  * bytes have moved, even a call that could return earlier. This is necessary
- * because the order of a stream does not cover accesses by a NIC. Source:
+ * because the order of a stream does not cover accesses by a NIC. Has no effect
+ * on memory of cuMemCreate() and of pools, which lacks the attribute. Source:
  * [CUDA] GPUDirect RDMA, "Synchronization and Memory Ordering". */
 void mrail_cuda_sync_copies(const mrail_cuda_range_t *range);
 

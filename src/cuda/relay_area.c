@@ -6,8 +6,12 @@
  * have it imported: the ranks of a communicator free it at different times. The
  * driver does not allow freeing imported memory. Each rank therefore frees its
  * area when all ranks have closed their imports. Until then, the area is on a
- * list of the process, and later allocations and releases free it. Source: [CUDA] driver API,
+ * list of the process, and later releases free it. Source: [CUDA] driver API,
  * cuIpcOpenMemHandle().
+ *
+ * Freeing may wait for all work of the device, and a stream may wait for the
+ * very exchange that replaces an area. An exchange therefore only retires its
+ * memory, which keeps its imports. A call outside of exchanges destroys it.
  */
 #include "config.h"
 #include "cuda/relay_internal.h"
@@ -111,8 +115,7 @@ static void free_deferred(deferred_t *deferred)
     free(deferred);
 }
 
-/* Frees the deferred areas that no rank uses any more. */
-static void free_closed(void)
+void mrail_cuda_areas_free_closed(void)
 {
     deferred_t **next = &deferred_areas;
 
@@ -170,7 +173,6 @@ int mrail_cuda_area_alloc(mrail_relay_memory_t *memory,
     mrail_cuda_handle_t handle = {.magic = HANDLE_MAGIC};
     int ret;
 
-    free_closed();
     memset(handle_p, 0, sizeof(handle));
     external.is_external = 1;
     ret = mrail_relay_layout(&external, &layout);
@@ -194,6 +196,21 @@ int mrail_cuda_area_alloc(mrail_relay_memory_t *memory,
 
 /* ---- import ---- */
 
+/* Returns 1 if all ranks have allocated an area. Otherwise, no rank of the node
+ * imports any area, because all ranks see the same handles. */
+static int are_valid(const void *const *handles, uint32_t num_local)
+{
+    for (uint32_t i = 0; i < num_local; ++i) {
+        mrail_cuda_handle_t handle;
+
+        memcpy(&handle, handles[i], sizeof(handle));
+        if (handle.magic != HANDLE_MAGIC) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Imports the areas of the other ranks. The caller has made the context
  * current. */
 static int import_areas(mrail_cuda_relay_t *relay, const void *const *handles)
@@ -204,9 +221,6 @@ static int import_areas(mrail_cuda_relay_t *relay, const void *const *handles)
         int ret = 0;
 
         memcpy(&handle, handles[i], sizeof(handle));
-        if (handle.magic != HANDLE_MAGIC) {
-            return -EINVAL;
-        }
         if (i != relay->me) {
             ret = mrail_cuda_relay_status(
                 relay->cuda->cuIpcOpenMemHandle(
@@ -229,14 +243,20 @@ int mrail_cuda_area_import(mrail_cuda_relay_t *relay,
     mrail_cuda_handle_t first;
     int ret;
 
+    if ((relay->own == 0) || !are_valid(handles, shape->num_local)) {
+        return -EINVAL;
+    }
+    relay->is_shared = shape->num_local > 1;
     external.is_external = 1;
     memcpy(&first, handles[0], sizeof(first));
-    ret = (relay->own != 0) ? mrail_relay_memory_attach_pool(
-                                  &relay->super, &external, first.shm_pool_name)
-                            : -EINVAL;
-    if (ret == 0) {
-        ret = mrail_cuda_relay_enter(relay);
+    ret = mrail_relay_memory_attach_pool(&relay->super, &external,
+                                         first.shm_pool_name);
+    if (ret != 0) {
+        return ret;
     }
+    mrail_relay_shm_pool_join(&relay->super.shm_pool);
+    relay->has_joined = 1;
+    ret = mrail_cuda_relay_enter(relay);
     if (ret != 0) {
         return ret;
     }
@@ -266,23 +286,47 @@ static void close_imports(const mrail_cuda_relay_t *relay)
 void mrail_cuda_area_release(mrail_cuda_relay_t *relay)
 {
     const mrail_relay_shm_pool_t *shm_pool = &relay->super.shm_pool;
-    /* 1 if other ranks may have imported the area */
-    int is_shared = (relay->num_local > 1) && (shm_pool->base != NULL);
 
     close_imports(relay);
-    if (is_shared) {
+    if (relay->has_joined) {
         mrail_relay_shm_pool_close(shm_pool);
     }
-    free_closed();
+    mrail_cuda_areas_free_closed();
     if (relay->own == 0) {
         return;
     }
-    if (is_shared && !wait_until_closed(shm_pool)) {
+    if (relay->is_shared && !relay->has_joined) {
+        /* Other ranks may have imported the area, and this rank could not attach
+         * the pool that reports the end of their use. */
+        mrail_debug("relays: %zu bytes of slots stay allocated",
+                    relay->area_size);
+    } else if (relay->is_shared && !wait_until_closed(shm_pool)) {
         defer_area(relay);
     } else if (mrail_cuda_relay_enter(relay) == 0) {
         (void)relay->cuda->cuMemFree(relay->own);
         mrail_cuda_relay_leave(relay);
     }
+}
+
+/* The device of another rank may read the bytes. */
+int mrail_cuda_area_received(mrail_relay_memory_t *memory)
+{
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
+    int ret;
+
+    if (!relay->needs_flush) {
+        return 0;
+    }
+    ret = mrail_cuda_relay_enter(relay);
+    if (ret == 0) {
+        ret = mrail_cuda_relay_status(
+            relay->cuda->cuFlushGPUDirectRDMAWrites(
+                CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES),
+            "flush the writes of NICs");
+        mrail_cuda_relay_leave(relay);
+    }
+    return ret;
 }
 
 static int is_in_area(const mrail_cuda_relay_t *relay, uint32_t rank,

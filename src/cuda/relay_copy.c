@@ -4,6 +4,7 @@
 #include "cuda/relay_internal.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,8 @@ void mrail_cuda_copy_release(mrail_relay_memory_t *memory)
     free(relay->copies);
     memset(memory->areas, 0, sizeof(memory->areas));
     relay->own = 0;
+    relay->is_shared = 0;
+    relay->has_joined = 0;
     relay->num_local = 0;
     relay->queues = NULL;
     relay->copies = NULL;
@@ -218,7 +221,45 @@ static const mrail_relay_memory_ops_t copy_ops = {
     .release = mrail_cuda_copy_release,
     .copy_start = mrail_cuda_copy_start,
     .copy_test = mrail_cuda_copy_test,
+    .received = mrail_cuda_area_received,
 };
+
+/* Returns an attribute of the device. Old drivers lack some of them. */
+static int attribute(const mrail_cuda_relay_t *relay, CUdevice_attribute number,
+                     int otherwise)
+{
+    int value;
+
+    return (relay->cuda->cuDeviceGetAttribute(&value, number, relay->device) ==
+            CUDA_SUCCESS)
+               ? value
+               : otherwise;
+}
+
+/* Before compute capability 9.0, a kernel that is running may miss the writes
+ * of NICs even if the device orders them. Source: NCCL, which flushes for the
+ * same devices. */
+static int needs_flush(const mrail_cuda_relay_t *relay, int with_kernel)
+{
+    int ordering =
+        attribute(relay, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+                  CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
+    int major =
+        attribute(relay, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+
+    return (ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES) ||
+           (with_kernel && (major < 9));
+}
+
+int mrail_cuda_relay_can_receive(const mrail_relay_memory_t *memory)
+{
+    const mrail_cuda_relay_t *relay = (const mrail_cuda_relay_t *)memory;
+    int options = attribute(
+        relay, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 0);
+
+    return !relay->needs_flush ||
+           ((options & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0);
+}
 
 int mrail_cuda_relay_init(mrail_cuda_relay_t *relay, const mrail_cuda_t *cuda,
                           int ordinal, const mrail_relay_memory_ops_t *ops)
@@ -229,6 +270,9 @@ int mrail_cuda_relay_init(mrail_cuda_relay_t *relay, const mrail_cuda_t *cuda,
     relay->cuda = cuda;
     ret = mrail_cuda_relay_status(cuda->cuDeviceGet(&relay->device, ordinal),
                                   "find the device");
+    if (ret == 0) {
+        relay->needs_flush = needs_flush(relay, ops != &copy_ops);
+    }
     return (ret == 0) ? mrail_cuda_relay_status(cuda->cuDevicePrimaryCtxRetain(
                                                     &relay->ctx, relay->device),
                                                 "use the device")
@@ -258,6 +302,42 @@ void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,
 
     *area_p = (void *)(uintptr_t)relay->own;
     *size_p = relay->area_size;
+}
+
+/* Memory that exchanges no longer use. */
+static mrail_cuda_relay_t *retired;
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void mrail_cuda_relay_retire(mrail_relay_memory_t *memory)
+{
+    mrail_cuda_relay_t *relay = (mrail_cuda_relay_t *)memory;
+
+    if (memory == NULL) {
+        return;
+    }
+    mrail_relay_memory_seal(memory);
+    if (memory->ops->end != NULL) {
+        memory->ops->end(memory);
+    }
+    pthread_mutex_lock(&retired_lock);
+    relay->next = retired;
+    retired = relay;
+    pthread_mutex_unlock(&retired_lock);
+}
+
+void mrail_cuda_relay_destroy_retired(void)
+{
+    mrail_cuda_relay_t *relay, *next;
+
+    pthread_mutex_lock(&retired_lock);
+    relay = retired;
+    retired = NULL;
+    pthread_mutex_unlock(&retired_lock);
+    for (; relay != NULL; relay = next) {
+        next = relay->next;
+        mrail_cuda_relay_destroy(&relay->super);
+    }
+    mrail_cuda_areas_free_closed();
 }
 
 void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory)

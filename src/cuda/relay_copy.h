@@ -35,8 +35,20 @@
 int mrail_cuda_relay_create(const mrail_cuda_t *cuda, int ordinal,
                             mrail_relay_memory_t **memory_p);
 
-/* Also destroys an object of mrail_cuda_relay_kernel_create(), or NULL. */
+/* Also destroys an object of mrail_cuda_relay_kernel_create(), or NULL. The
+ * driver may wait until the device has no work. An exchange must not call it,
+ * because a stream may wait for this exchange. */
 void mrail_cuda_relay_destroy(mrail_relay_memory_t *memory);
+
+/* Keeps an object, or NULL, for the next call of the second function, which
+ * destroys all such objects of the process. The first function never waits, and
+ * frees nothing on the device. Any thread may call them. */
+void mrail_cuda_relay_retire(mrail_relay_memory_t *memory);
+void mrail_cuda_relay_destroy_retired(void);
+
+/* Returns 1 if NICs may write to the area: either the device orders their
+ * writes, or the driver can flush them. */
+int mrail_cuda_relay_can_receive(const mrail_relay_memory_t *memory);
 
 /* Returns the area that alloc() has allocated, for registration by NICs. */
 void mrail_cuda_relay_area(const mrail_relay_memory_t *memory, void **area_p,

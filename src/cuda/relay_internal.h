@@ -23,18 +23,22 @@ typedef struct mrail_cuda_relay {
     mrail_relay_memory_t super;
     const mrail_cuda_t *cuda;
     CUdevice device;
-    CUcontext ctx; /* the primary context of the device */
+    CUcontext ctx;   /* the primary context of the device */
+    int needs_flush; /* 1 if writes of NICs must be flushed */
     size_t area_size;
     CUdeviceptr own;    /* 0: not allocated */
+    int is_shared;      /* 1 if other ranks may have imported the area */
+    int has_joined;     /* 1 if this rank has joined the pool (shm_pool.h) */
     uint32_t num_local; /* 0: not imported */
     uint32_t me;
-    uint32_t num_slots; /* slots of an area; each has at most one copy in
-                         * flight */
+    uint32_t num_slots; /* slots of one owner, in any area (slot.h); each has at
+                         * most one copy in flight */
     /* ---- relay_copy.c ---- */
     mrail_cuda_queue_t *queues; /* by channel */
     mrail_cuda_copy_t *copies;
     size_t num_copies;
     mrail_cuda_copy_t *free;
+    struct mrail_cuda_relay *next; /* next retired object */
 } mrail_cuda_relay_t;
 
 /* Returns 0, or the -errno of a driver error (relay_copy.h). */
@@ -68,8 +72,14 @@ int mrail_cuda_area_import(mrail_cuda_relay_t *relay,
 
 /* Closes the imports, and frees this rank's area once all ranks have closed
  * theirs. Waits for this for up to 100 ms, and otherwise leaves it to later
- * calls. */
+ * releases. Must not be called in an exchange (relay_area.c). */
 void mrail_cuda_area_release(mrail_cuda_relay_t *relay);
+
+/* Frees the areas left by earlier releases that no rank uses any more. */
+void mrail_cuda_areas_free_closed(void);
+
+/* Makes the writes of NICs to the area visible to all devices, if necessary. */
+int mrail_cuda_area_received(mrail_relay_memory_t *memory);
 
 /* Returns the number of channels: one for each area and direction. */
 static inline uint32_t

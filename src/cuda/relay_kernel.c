@@ -45,14 +45,16 @@ typedef struct kernel_relay {
 
 /* ---- import ---- */
 
-/* Maps the shared memory. Its parts are aligned to cache lines. */
+/* Maps the shared memory. Its parts are aligned to cache lines. After fork(), a
+ * write to a private page could replace the page, and the kernel would keep the
+ * old one. */
 static int shared_map(shared_t *shared, uint32_t num_channels, uint32_t ring)
 {
     size_t channels = num_channels * sizeof(*shared->channels);
     size_t tasks = (size_t)num_channels * ring * sizeof(*shared->tasks);
     size_t size = channels + sizeof(*shared->channels) + tasks;
     char *base = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (base == MAP_FAILED) {
         return -ENOMEM;
@@ -81,8 +83,12 @@ static CUresult shared_register(const kernel_relay_t *kernel,
         return result;
     }
     result = cuda->cuMemHostGetDevicePointer(&address, base, 0);
+    if (result != CUDA_SUCCESS) {
+        (void)cuda->cuMemHostUnregister(base);
+        return result;
+    }
     *offset_p = address - (uintptr_t)base;
-    return result;
+    return CUDA_SUCCESS;
 }
 
 /* The kernel uses at most half of the multiprocessors. */
@@ -135,9 +141,9 @@ static int prepare(kernel_relay_t *kernel)
     int ret;
 
     kernel->args.num_channels = mrail_cuda_relay_channels(relay);
-    kernel->args.ring = relay->num_slots;
     kernel->args.idle_ns = MRAIL_CUDA_RELAY_IDLE_NS;
     kernel->num_tasks = (size_t)relay->num_local * relay->num_slots;
+    kernel->args.ring = (uint32_t)kernel->num_tasks;
     kernel->tasks = calloc(kernel->num_tasks, sizeof(*kernel->tasks));
     if (kernel->tasks == NULL) {
         return -ENOMEM;
@@ -263,7 +269,8 @@ static int can_access(const mrail_cuda_relay_t *relay, const void *address)
 }
 
 /* Puts a task into the queue of its channel. The queue cannot be full, because
- * each slot has at most one copy in flight. */
+ * it has an element for every task of this rank. An area holds out-slots of all
+ * ranks of the node, and all of them may be in flight on one channel. */
 static void put(kernel_relay_t *kernel, task_t *task, void *to,
                 const void *from, size_t length)
 {
@@ -384,6 +391,7 @@ static const mrail_relay_memory_ops_t kernel_ops = {
     .release = kernel_release,
     .copy_start = kernel_start,
     .copy_test = kernel_test,
+    .received = mrail_cuda_area_received,
     .end = kernel_end,
 };
 

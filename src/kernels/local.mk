@@ -15,8 +15,8 @@ src/kernels/ptx.c: src/kernels/kernels.cu src/kernels/args.h \
         src/kernels/image.h src/kernels/kernel.h src/kernels/copy.inc \
         src/kernels/pattern.inc src/kernels/relay.inc src/kernels/wait.inc
 	@$(MKDIR_P) src/kernels
-	$(AM_V_GEN)$(NVCC) --ptx -I "$(srcdir)/src" -o src/kernels/kernels.ptx \
-	    "$(srcdir)/src/kernels/kernels.cu"
+	$(AM_V_GEN)$(NVCC) --ptx -arch=$(NVCC_ARCH) -I "$(srcdir)/src" \
+	    -o src/kernels/kernels.ptx "$(srcdir)/src/kernels/kernels.cu"
 	@{ echo '#include "config.h"'; \
 	    echo '#include "kernels/image.h"'; \
 	    echo 'static const unsigned char ptx[] = {'; \

@@ -48,6 +48,9 @@ typedef struct mrail_relay_memory_ops {
      * flight, or if an older copy from or to the same area has not been
      * freed. */
     int (*copy_test)(mrail_relay_memory_t *memory, void *copy);
+    /* Called after a NIC has written to this rank's area, before the bytes are
+     * copied or passed on. May be NULL. */
+    int (*received)(mrail_relay_memory_t *memory);
     /* Called after an exchange, when no copy is in flight. May be NULL. */
     void (*end)(mrail_relay_memory_t *memory);
 } mrail_relay_memory_ops_t;

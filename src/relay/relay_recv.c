@@ -192,6 +192,12 @@ static int take_received(mrail_relay_t *relay, uint32_t prev,
         return -EPROTO;
     }
     relay->stats.received += header.length;
+    if (relay->memory->ops->received != NULL) {
+        ret = relay->memory->ops->received(relay->memory);
+    }
+    if (ret != 0) {
+        return ret;
+    }
     if (hop->flow.to == relay->self) {
         return mrail_relay_drain(relay, &header, relay->me, slot);
     }

@@ -20,7 +20,7 @@
 #define SHM_POOL_DIGITS 32u
 #define SHM_POOL_MAGIC 0x6d7261696c72656cull
 #define SHM_POOL_VERSION                                                       \
-    3u /* covers the layout in slot.h and ring.h, and the header */
+    4u /* covers the layout in slot.h and ring.h, and the header */
 
 /* The header of the file. */
 typedef struct shm_pool_head {
@@ -33,6 +33,7 @@ typedef struct shm_pool_head {
 /* The first page of the file. */
 typedef struct shm_pool_page {
     shm_pool_head_t head;
+    uint32_t num_joined; /* ranks that have joined the pool; atomic */
     uint32_t num_closed; /* ranks that have closed the pool; atomic */
 } shm_pool_page_t;
 
@@ -296,6 +297,13 @@ void mrail_relay_shm_pool_unlink(const char *name)
     }
 }
 
+void mrail_relay_shm_pool_join(const mrail_relay_shm_pool_t *shm_pool)
+{
+    shm_pool_page_t *page = shm_pool->base;
+
+    __atomic_add_fetch(&page->num_joined, 1, __ATOMIC_RELAXED);
+}
+
 void mrail_relay_shm_pool_close(const mrail_relay_shm_pool_t *shm_pool)
 {
     shm_pool_page_t *page = shm_pool->base;
@@ -308,7 +316,7 @@ int mrail_relay_shm_pool_is_closed(const mrail_relay_shm_pool_t *shm_pool)
     const shm_pool_page_t *page = shm_pool->base;
 
     return __atomic_load_n(&page->num_closed, __ATOMIC_ACQUIRE) >=
-           shm_pool->shape.num_local;
+           __atomic_load_n(&page->num_joined, __ATOMIC_RELAXED);
 }
 
 void mrail_relay_shm_pool_detach(mrail_relay_shm_pool_t *shm_pool)

@@ -65,9 +65,12 @@ int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
 /* Prevents further attaches. The creator calls it once. */
 void mrail_relay_shm_pool_unlink(const char *name);
 
-/* Each rank calls the first function once, when it no longer uses memory of
- * other ranks that belongs to the exchanges of this pool. The second returns 1
- * once all ranks have called it. */
+/* A rank joins the pool once, before it uses memory of other ranks that belongs
+ * to the exchanges of this pool. It closes the pool once, when it no longer
+ * uses this memory. The last function returns 1 if each rank that has joined
+ * the pool has also closed it. This is final once no rank can join any more:
+ * after all ranks have agreed on the result of the import. */
+void mrail_relay_shm_pool_join(const mrail_relay_shm_pool_t *shm_pool);
 void mrail_relay_shm_pool_close(const mrail_relay_shm_pool_t *shm_pool);
 int mrail_relay_shm_pool_is_closed(const mrail_relay_shm_pool_t *shm_pool);
 

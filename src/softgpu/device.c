@@ -144,7 +144,6 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 200},
 };
 
 CUresult cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute,
@@ -167,6 +166,12 @@ CUresult cuDeviceGetAttribute(int *value_p, CUdevice_attribute attribute,
         if (device_attributes[i].attribute == attribute) {
             *value_p = device_attributes[i].value;
         }
+    }
+    if (attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) {
+        *value_p = (int)atomic_load(&dev->gpu->writes_ordering);
+    }
+    if (attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) {
+        *value_p = (int)atomic_load(&dev->gpu->flush_options);
     }
     if ((attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) &&
         sgpu_gpu_has(dev->gpu, SGPU_FAULT_NO_DMABUF)) {
@@ -262,4 +267,27 @@ CUresult cuDeviceCanAccessPeer(int *can_p, CUdevice ordinal, CUdevice peer)
     ret = cuDeviceGetP2PAttribute(
         can_p, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, ordinal, peer);
     return ret;
+}
+
+/* Rails write to device memory directly, so there is nothing to flush. */
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope)
+{
+    sgpu_ctx_t *ctx;
+    CUresult ret = sgpu_enter_ctx(&ctx);
+
+    if (ret != CUDA_SUCCESS) {
+        return ret;
+    }
+    if ((target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX) ||
+        ((scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER) &&
+         (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES))) {
+        return sgpu_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    if ((atomic_load(&ctx->dev->gpu->flush_options) &
+         CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) == 0) {
+        return sgpu_leave(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    sgpu_count(ctx->dev->gpu, SGPU_CNT_FLUSHES, 1);
+    return sgpu_leave(CUDA_SUCCESS);
 }

@@ -35,7 +35,7 @@
     X(cuDeviceUnregisterAsyncNotification) X(cuEventDestroy)                   \
     X(cuEventRecordWithFlags_ptsz) X(cuEventRecord_ptsz)                       \
     X(cuExternalMemoryGetMappedBuffer)                                         \
-    X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites)   \
+    X(cuExternalMemoryGetMappedMipmappedArray)                                 \
     X(cuFuncGetName) X(cuFuncGetParamInfo) X(cuFuncIsLoaded) X(cuFuncLoad)     \
     X(cuFuncSetAttribute) X(cuFuncSetBlockShape) X(cuFuncSetCacheConfig)       \
     X(cuFuncSetSharedMemConfig) X(cuFuncSetSharedSize) X(cuGetExportTable)     \

@@ -159,6 +159,12 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id,
         (bus >= SGPU_SESSION_FIRST_BUS + session->num_gpus)) {
         return NVML_ERROR_NOT_FOUND;
     }
+    /* As in a container without this GPU. */
+    if (sgpu_gpu_has(
+            sgpu_session_gpu(session, node, bus - SGPU_SESSION_FIRST_BUS),
+            SGPU_FAULT_NO_DEVICE)) {
+        return NVML_ERROR_NOT_FOUND;
+    }
     *device_p = (nvmlDevice_t)(uintptr_t)(bus - SGPU_SESSION_FIRST_BUS + 1);
     return NVML_SUCCESS;
 }
@@ -286,6 +292,24 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
                                               nvmlPciInfo_t *pci_p)
 {
     return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, pci_p);
+}
+
+nvmlReturn_t
+nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned int link,
+                                    nvmlIntNvLinkDeviceType_t *type_p)
+{
+    sgpu_gpu_t *peer;
+    int is_down;
+    nvmlReturn_t ret = nvml_find_link(device, link, &peer, &is_down);
+
+    if ((ret == NVML_SUCCESS) && (type_p == NULL)) {
+        ret = NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (ret == NVML_SUCCESS) {
+        *type_p = (peer != NULL) ? NVML_NVLINK_DEVICE_TYPE_GPU
+                                 : NVML_NVLINK_DEVICE_TYPE_SWITCH;
+    }
+    return ret;
 }
 
 /* Returns the rate that each link had when the session began, in MB/s, or 0 if

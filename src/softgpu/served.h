@@ -27,6 +27,7 @@
     X(cuDeviceGetByPCIBusId, 4010)                                             \
     X(cuDeviceCanAccessPeer, 4000)                                             \
     X(cuDeviceGetP2PAttribute, 8000)                                           \
+    X(cuFlushGPUDirectRDMAWrites, 11030)                                       \
     X(cuDevicePrimaryCtxRetain, 7000)                                          \
     X(cuDevicePrimaryCtxRelease_v2, 11000)                                     \
     X(cuDevicePrimaryCtxReset_v2, 11000)                                       \

@@ -26,6 +26,7 @@ const char *const sgpu_counter_names[SGPU_CNT_NUM] = {
     [SGPU_CNT_MEMSETS] = "memsets",
     [SGPU_CNT_HOST_FUNCS] = "host_funcs",
     [SGPU_CNT_LAUNCHES] = "launches",
+    [SGPU_CNT_FLUSHES] = "flushes",
     [SGPU_CNT_SM_NS] = "sm_ns",
 };
 
@@ -57,6 +58,8 @@ static void session_fill(sgpu_session_t *session, size_t size,
         gpu->node = i / params->num_gpus;
         gpu->index = i % params->num_gpus;
         gpu->faults = params->faults;
+        gpu->writes_ordering = 200; /* to all devices */
+        gpu->flush_options = 1;     /* by a call of the host */
         gpu->pcie_in.rate_bytes_per_s = params->pcie_rate_bytes_per_s;
         gpu->pcie_out.rate_bytes_per_s = params->pcie_rate_bytes_per_s;
         gpu->up.rate_bytes_per_s = params->link_rate_bytes_per_s;

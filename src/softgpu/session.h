@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SGPU_SESSION_MAGIC 0x6d7261696c677075ull /* "mrailgpu" */
-#define SGPU_SESSION_VERSION 2u
+#define SGPU_SESSION_VERSION 3u
 #define SGPU_SESSION_MAX_GPUS 16 /* per node */
 /* Bus number of the first GPU. GPU i of a node has the PCI address 0000:(40 +
  * i):00.0. As on real machines, the GPUs of each node have the same
@@ -68,6 +68,7 @@ typedef enum sgpu_counter {
     SGPU_CNT_MEMSETS,
     SGPU_CNT_HOST_FUNCS,
     SGPU_CNT_LAUNCHES, /* kernels */
+    SGPU_CNT_FLUSHES,  /* of the writes of rails */
     SGPU_CNT_SM_NS,    /* time that kernels ran, summed over blocks */
     SGPU_CNT_NUM
 } sgpu_counter_t;
@@ -91,10 +92,13 @@ typedef struct sgpu_link {
 } sgpu_link_t;
 
 typedef struct sgpu_gpu {
-    uint32_t node;                           /* constant */
-    uint32_t index;                          /* index in the node; constant */
-    _Atomic uint32_t faults;                 /* bits of sgpu_fault_t */
-    _Atomic uint32_t copy_errors;            /* copies that will fail */
+    uint32_t node;                /* constant */
+    uint32_t index;               /* index in the node; constant */
+    _Atomic uint32_t faults;      /* bits of sgpu_fault_t */
+    _Atomic uint32_t copy_errors; /* copies that will fail */
+    /* Attributes that the GPU reports. The writes of rails are always ordered,
+     * so only tests change them. */
+    _Atomic uint32_t writes_ordering, flush_options;
     sgpu_link_t pcie_in;                     /* PCIe from host memory */
     sgpu_link_t pcie_out;                    /* PCIe to host memory */
     sgpu_link_t up;                          /* switch: out of this GPU */

@@ -153,6 +153,24 @@ static int test_read(void)
     return 0;
 }
 
+/* A container hides a GPU. Its links are not those of a switch. */
+static int test_hidden(void)
+{
+    sgpu_session_t *shared;
+    mrail_cuda_links_t links;
+    sgpu_gpu_t *hidden;
+    int fd;
+
+    CHECK(sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &shared, &fd) == 0);
+    hidden = sgpu_session_gpu(shared, 0, 3);
+    hidden->faults |= SGPU_FAULT_NO_DEVICE;
+    mrail_cuda_links_read("0000:41:00.0", &links);
+    hidden->faults &= ~(uint32_t)SGPU_FAULT_NO_DEVICE;
+    CHECK(links.switch_rate == (is_switch() ? 400000000 : 0));
+    CHECK(links.num_peers == (is_switch() ? 0 : 3));
+    return 0;
+}
+
 /* Programs load the library at run time, by this name. */
 static int test_name(void)
 {
@@ -166,11 +184,13 @@ static int test_name(void)
 
 int main(void)
 {
-    static const gpu_case_t cases[] = {{"devices", test_devices},
-                                       {"links", test_links},
-                                       {"the slot", test_slot},
-                                       {"links of a GPU", test_read},
-                                       {"the name of the library", test_name}};
+    static const gpu_case_t cases[] = {
+        {"devices", test_devices},
+        {"links", test_links},
+        {"the slot", test_slot},
+        {"links of a GPU", test_read},
+        {"a hidden GPU is not a switch", test_hidden},
+        {"the name of the library", test_name}};
 
     if (sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &session, NULL) != 0) {
         printf("Bail out! no session\n");

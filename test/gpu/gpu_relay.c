@@ -10,8 +10,10 @@
 #include "softgpu/session.h"
 
 #include "base/rng.h"
+#include "base/util.h"
 #include "cuda/relay_copy.h"
 #include "cuda/relay_kernel.h"
+#include "kernels/image.h"
 #include "relay/slot.h"
 
 #include <errno.h>
@@ -86,6 +88,8 @@ static int run_third(void)
     CHECK(results[2].chunks == 0);
     return 0;
 }
+
+#define NODES_RECEIVED 50u /* chunks between nodes in two exchanges */
 
 static int run_two_nodes(void)
 {
@@ -314,6 +318,137 @@ static int run_early_release(void)
     return in_process(early_release);
 }
 
+/* Creates both memories with the shape of two ranks. */
+static int create_two(mrail_relay_memory_t **second_p, char *other)
+{
+    mrail_relay_shape_t two = shape;
+
+    two.num_local = 2;
+    driver.cuIpcOpenMemHandle = pretend_open;
+    driver.cuIpcCloseMemHandle = pretend_close;
+    CHECK(create() == 0);
+    CHECK(memory->ops->alloc(memory, &two, 0, handle) == 0);
+    CHECK((with_kernel ? mrail_cuda_relay_kernel_create
+                       : mrail_cuda_relay_create)(&driver, 0, second_p) == 0);
+    CHECK((*second_p)->ops->alloc(*second_p, &two, 1, other) == 0);
+    return 0;
+}
+
+/* A rank that fails before import() revokes its handle. No rank imports an area,
+ * so each rank frees its area at once. */
+static int half_import(void)
+{
+    mrail_relay_shape_t two = shape;
+    char other[MRAIL_RELAY_HANDLE_SIZE];
+    const void *both[] = {handle, other};
+    mrail_relay_memory_t *second;
+    size_t before = free_bytes();
+
+    two.num_local = 2;
+    CHECK(create_two(&second, other) == 0);
+    memset(other, 0, sizeof(other));
+    CHECK(memory->ops->import(memory, &two, 0, both) == -EINVAL);
+    mrail_cuda_relay_destroy(memory);
+    mrail_cuda_relay_destroy(second);
+    CHECK(free_bytes() == before);
+    return 0;
+}
+
+static int run_half_import(void)
+{
+    return in_process(half_import);
+}
+
+/* A rank that cannot attach the pool imports nothing, and no rank waits for it.
+ * Its own area may be imported, so it is not freed. */
+static int no_attach(void)
+{
+    mrail_relay_shape_t two = shape;
+    char other[MRAIL_RELAY_HANDLE_SIZE];
+    const void *both[] = {handle, other};
+    mrail_relay_memory_t *second;
+    size_t before = free_bytes(), during;
+
+    two.num_local = 2;
+    CHECK(create_two(&second, other) == 0);
+    during = free_bytes();
+    CHECK(memory->ops->import(memory, &two, 0, both) == 0);
+    mrail_relay_memory_seal(memory);
+    CHECK(second->ops->import(second, &two, 1, both) == -ENOENT);
+    mrail_cuda_relay_destroy(second);
+    CHECK(free_bytes() == during);
+    mrail_cuda_relay_destroy(memory);
+    CHECK(free_bytes() - during == (before - during) / 2);
+    return 0;
+}
+
+static int run_no_attach(void)
+{
+    return in_process(no_attach);
+}
+
+static unsigned num_frees; /* driver calls that may wait for the device */
+
+static CUresult count_free(CUdeviceptr address)
+{
+    ++num_frees;
+    return cuMemFree(address);
+}
+
+static CUresult count_close(CUdeviceptr address)
+{
+    ++num_frees;
+    return CUDA_SUCCESS;
+}
+
+static CUresult count_unregister(void *address)
+{
+    ++num_frees;
+    return cuMemHostUnregister(address);
+}
+
+static CUresult count_unload(CUmodule module)
+{
+    ++num_frees;
+    return cuModuleUnload(module);
+}
+
+/* An exchange retires and replaces memory without a call that waits for the
+ * device, because a stream may wait for the exchange. */
+static int retired_memory(void)
+{
+    mrail_relay_shape_t two = shape;
+    char other[MRAIL_RELAY_HANDLE_SIZE];
+    const void *both[] = {handle, other};
+    mrail_relay_memory_t *second;
+    size_t before = free_bytes();
+
+    two.num_local = 2;
+    CHECK(create_two(&second, other) == 0);
+    driver.cuMemFree = count_free;
+    driver.cuIpcCloseMemHandle = count_close;
+    driver.cuMemHostUnregister = count_unregister;
+    driver.cuModuleUnload = count_unload;
+    CHECK(memory->ops->import(memory, &two, 0, both) == 0);
+    CHECK(second->ops->import(second, &two, 1, both) == 0);
+    mrail_cuda_relay_retire(memory);
+    mrail_cuda_relay_retire(second);
+    mrail_cuda_relay_retire(NULL);
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CHECK(num_frees == 0);
+    mrail_cuda_relay_retire(memory);
+    CHECK(num_frees == 0);
+    mrail_cuda_relay_destroy_retired();
+    CHECK((num_frees > 0) && (free_bytes() == before));
+    return 0;
+}
+
+static int run_retired_memory(void)
+{
+    num_frees = 0;
+    return in_process(retired_memory);
+}
+
 static int run_no_peer_access(void)
 {
     return in_process(no_peer_access);
@@ -532,6 +667,21 @@ static int copy_around(CUdeviceptr user, uint64_t *launches_p)
     return 0;
 }
 
+static unsigned num_loads;
+
+/* Drivers report bytes that are not for a GPU in different ways. */
+static CUresult count_loads(CUmodule *module_p, const void *image)
+{
+    ++num_loads;
+    return CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult refuse_pointer(CUdeviceptr *address_p, void *host,
+                               unsigned int flags)
+{
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult refuse_module(CUmodule *module_p, const void *image)
 {
     return CUDA_ERROR_INVALID_IMAGE;
@@ -553,7 +703,20 @@ static int other_memory(void)
     CHECK((copy_around(user, &launches) == 0) && (launches == 0));
     mrail_cuda_relay_destroy(memory);
 
+    driver.cuModuleLoadData = count_loads;
+    num_loads = 0;
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CHECK(num_loads == ((mrail_kernel_ptx != NULL) ? 2u : 1u));
+    mrail_cuda_relay_destroy(memory);
     driver.cuModuleLoadData = cuModuleLoadData;
+
+    driver.cuMemHostGetDevicePointer = refuse_pointer;
+    driver.cuMemHostUnregister = count_unregister;
+    num_frees = 0;
+    CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
+    CHECK(!mrail_cuda_relay_kernel_is_used(memory) && (num_frees == 1));
+    mrail_cuda_relay_destroy(memory);
+    driver.cuMemHostGetDevicePointer = cuMemHostGetDevicePointer;
     CHECK((create() == 0) && (alloc() == 0) && (import() == 0));
     CHECK(mrail_cuda_relay_kernel_is_used(memory));
     CHECK((copy_around(user, &launches) == 0) && (launches > 0));
@@ -604,6 +767,86 @@ static int test_idle(void)
     return in_process(idle_kernel);
 }
 
+static CUresult pretend_launch(CUfunction func, unsigned int grid_x,
+                               unsigned int grid_y, unsigned int grid_z,
+                               unsigned int block_x, unsigned int block_y,
+                               unsigned int block_z, unsigned int shared,
+                               CUstream stream, void **params, void **extra)
+{
+    return CUDA_SUCCESS;
+}
+
+#define BUSY_SLOTS 5u /* 2 out-slots of each rank, 1 in-slot */
+
+/* Copies from every slot of an area at once, before the kernel reads a task. */
+static int busy_area(void)
+{
+    static uint8_t bytes[BUSY_SLOTS * CHUNK], after[BUSY_SLOTS * CHUNK];
+    mrail_relay_shape_t two = shape;
+    char other[MRAIL_RELAY_HANDLE_SIZE];
+    const void *both[] = {handle, other};
+    mrail_relay_memory_t *second;
+    void *copies[BUSY_SLOTS];
+    CUdeviceptr user;
+
+    two.num_local = 2;
+    two.in_slots = 1;
+    driver.cuIpcOpenMemHandle = pretend_open;
+    driver.cuIpcCloseMemHandle = pretend_close;
+    CHECK(create() == 0);
+    CHECK(memory->ops->alloc(memory, &two, 0, handle) == 0);
+    CHECK(mrail_cuda_relay_kernel_create(&driver, 0, &second) == 0);
+    CHECK(second->ops->alloc(second, &two, 1, other) == 0);
+    CHECK(memory->ops->import(memory, &two, 0, both) == 0);
+    CHECK(second->ops->import(second, &two, 1, both) == 0);
+    CU(cuMemAlloc(&user, sizeof(bytes)));
+    CU(cuMemsetD8(user, 0, sizeof(bytes)));
+    gpu_fill(bytes, sizeof(bytes), 3);
+    CU(cuMemcpyHtoD((uintptr_t)memory->areas[0], bytes, sizeof(bytes)));
+    driver.cuLaunchKernel = pretend_launch;
+    for (size_t i = 0; i < BUSY_SLOTS; ++i) {
+        CHECK(memory->ops->copy_start(memory,
+                                      (void *)(uintptr_t)(user + i * CHUNK),
+                                      (char *)memory->areas[0] + i * CHUNK,
+                                      CHUNK, &copies[i]) == 0);
+    }
+    driver.cuLaunchKernel = cuLaunchKernel;
+    for (size_t i = 0; i < BUSY_SLOTS; ++i) {
+        while (memory->ops->copy_test(memory, copies[i]) == 0) {
+            usleep(100);
+        }
+    }
+    CU(cuMemcpyDtoH(after, user, sizeof(after)));
+    CHECK(memcmp(bytes, after, sizeof(after)) == 0);
+    mrail_cuda_relay_destroy(memory);
+    mrail_cuda_relay_destroy(second);
+    return 0;
+}
+
+static int test_busy_area(void)
+{
+    with_kernel = 1;
+    return in_process(busy_area);
+}
+
+/* A slow link to the receiver, over which two senders' chunks arrive. */
+static int run_shared_link(void)
+{
+    relay_job_t job = make_job(3);
+
+    job.out_slots = 4;
+    job.in_slots = 1;
+    add_flow(&job, 0, 2, NONE, 1, 0, 50 * CHUNK);
+    add_flow(&job, 2, NONE, NONE, 1, 0, 50 * CHUNK);
+    CHECK(relay_job_run(&job, results) == 0);
+    return 0;
+}
+
+static int test_shared_link(void)
+{
+    return both_ways(run_shared_link);
+}
+
 static int test_two(void)
 {
     return both_ways(run_two);
@@ -617,6 +860,67 @@ static int test_third(void)
 static int test_two_nodes(void)
 {
     return both_ways(run_two_nodes);
+}
+
+static uint64_t num_flushes(void)
+{
+    uint64_t sum = 0;
+
+    for (unsigned gpu = 0; gpu < 4; ++gpu) {
+        sum += counter(gpu, SGPU_CNT_FLUSHES);
+    }
+    return sum;
+}
+
+/* Each chunk from a NIC is flushed if other devices may otherwise read old
+ * bytes. */
+static int run_flushes(void)
+{
+    static const uint32_t orderings[] = {0, 100, 200};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(orderings); ++i) {
+        uint64_t before = num_flushes();
+
+        for (unsigned gpu = 0; gpu < 4; ++gpu) {
+            atomic_store(&sgpu_session_gpu(session, 0, gpu)->writes_ordering,
+                         orderings[i]);
+        }
+        CHECK(run_two_nodes() == 0);
+        CHECK(num_flushes() - before ==
+              ((orderings[i] < 200) ? NODES_RECEIVED : 0));
+    }
+    return 0;
+}
+
+/* Without order and flushes, NICs must not write to the area. */
+static int no_flush(void)
+{
+    sgpu_gpu_t *gpu = sgpu_session_gpu(session, 0, 0);
+    int can_order, can_flush, can_neither;
+
+    CHECK(create() == 0);
+    atomic_store(&gpu->flush_options, 0);
+    can_order = mrail_cuda_relay_can_receive(memory);
+    mrail_cuda_relay_destroy(memory);
+    atomic_store(&gpu->writes_ordering, 100);
+    CHECK(create() == 0);
+    can_neither = mrail_cuda_relay_can_receive(memory);
+    atomic_store(&gpu->flush_options, 1);
+    can_flush = mrail_cuda_relay_can_receive(memory);
+    mrail_cuda_relay_destroy(memory);
+    atomic_store(&gpu->writes_ordering, 200);
+    CHECK(can_order && can_flush && !can_neither);
+    return 0;
+}
+
+static int run_no_flush(void)
+{
+    return in_process(no_flush);
+}
+
+static int test_flushes(void)
+{
+    return (both_ways(run_flushes) == 0) ? both_ways(run_no_flush) : -1;
 }
 
 static int test_random(void)
@@ -644,6 +948,21 @@ static int test_early_release(void)
     return both_ways(run_early_release);
 }
 
+static int test_half_import(void)
+{
+    return both_ways(run_half_import);
+}
+
+static int test_no_attach(void)
+{
+    return both_ways(run_no_attach);
+}
+
+static int test_retired_memory(void)
+{
+    return both_ways(run_retired_memory);
+}
+
 static int test_failing_copies(void)
 {
     return both_ways(run_failing_copies);
@@ -665,11 +984,17 @@ int main(void)
         {"two processes", test_two},
         {"a relay on a third device", test_third},
         {"two nodes, relays at both ends", test_two_nodes},
+        {"chunks from a NIC are flushed if necessary", test_flushes},
         {"random flows", test_random},
+        {"a link that two senders share", test_shared_link},
+        {"copies from all slots of an area", test_busy_area},
         {"a link that is cut", test_cut_link},
         {"a device without free memory", test_out_of_memory},
         {"no access to the other device", test_no_peer_access},
         {"memory that another rank still uses", test_early_release},
+        {"a rank that fails before the import", test_half_import},
+        {"a rank that cannot attach the pool", test_no_attach},
+        {"memory that an exchange replaces", test_retired_memory},
         {"copies that fail", test_failing_copies},
         {"a destroyed context", test_destroyed_context},
         {"the current context is unchanged", test_current_context},

@@ -4,7 +4,8 @@
 GPU_JOBS = test/gpu/api.gpu test/gpu/copy.gpu test/gpu/fault.gpu \
     test/gpu/find.gpu test/gpu/ipc.gpu test/gpu/kernel.gpu \
     test/gpu/memory.gpu test/gpu/nvml.gpu test/gpu/order.gpu test/gpu/rail.gpu \
-    test/gpu/rdma.gpu test/gpu/relay.gpu test/gpu/stream.gpu \
+    test/gpu/rdma.gpu test/gpu/relay.gpu test/gpu/staging.gpu \
+    test/gpu/stream.gpu \
     test/gpu/vmm.gpu
 check_PROGRAMS += $(GPU_JOBS)
 GPU_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gpu
@@ -55,6 +56,10 @@ test_gpu_vmm_gpu_LDADD = $(GPU_TEST_LIBS)
 test_gpu_order_gpu_SOURCES = test/gpu/gpu_order.c
 test_gpu_order_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_order_gpu_LDADD = $(GPU_TEST_LIBS)
+test_gpu_staging_gpu_SOURCES = test/gpu/gpu_staging.c src/mpi/coll/copy.c
+test_gpu_staging_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
+test_gpu_staging_gpu_LDADD = libmrail-cuda.la libmrail-base.la \
+    $(GPU_TEST_LIBS) -ldl -lpthread
 test_gpu_stream_gpu_SOURCES = test/gpu/gpu_stream.c
 test_gpu_stream_gpu_CPPFLAGS = $(GPU_TEST_CPPFLAGS)
 test_gpu_stream_gpu_LDADD = $(GPU_TEST_LIBS) -lpthread

@@ -10,8 +10,15 @@ if [ ! -x "$nvcc" ]; then
     finish
 fi
 
-# compile SOURCE: writes $tmp/ptx.
-compile() { "$nvcc" --ptx -Werror all-warnings -I "$top/src" -o "$tmp/ptx" "$1"; }
+# compile SOURCE: writes $tmp/ptx, for the first architecture that nvcc supports
+# (m4/mrail_nvcc.m4).
+arch=compute_70
+echo >"$tmp/empty.cu"
+"$nvcc" --ptx -arch=$arch -o "$tmp/ptx" "$tmp/empty.cu" >/dev/null 2>&1 || arch=compute_75
+compile()
+{
+    "$nvcc" --ptx -arch=$arch -Werror all-warnings -I "$top/src" -o "$tmp/ptx" "$1"
+}
 
 check 'the kernels compile' compile "$top/src/kernels/kernels.cu"
 sed -n 's/.*MRAIL_KERNEL_ENTRY(\([a-z_]*\),.*/\1/p' "$top/src/kernels/kernels.c" |

@@ -32,6 +32,7 @@ check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_planned_end mpi_scarce mpi_nonblocking mpi_neighbors mpi_direct mpi_rails \
     mpi_gpu_bad mpi_diagnose mpi_enqueue
 mpi_enqueue_SOURCES = test/mpi/mpi_enqueue.c test/mpi/mpi_test.h \
+    src/softgpu/session.c \
     src/mpi/stream/stream.h $(BENCH_DEVICE) src/tools/bench_data.c
 mpi_enqueue_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_enqueue_CFLAGS = $(MPI_TEST_CFLAGS)

@@ -4,13 +4,14 @@
  * is therefore correct only if the order in the stream is.
  *
  * usage: mpi_enqueue
- * order|unordered|streams|messages|host|errors|threads|no-gpu
+ * order|unordered|streams|messages|pair|refused|host|errors|threads|no-gpu
  */
 #include "config.h"
 #include "mpi_test.h"
 
 #include "cuda/driver.h"
 #include "mpi/stream/stream.h"
+#include "softgpu/session.h"
 #include "tools/bench_device.h"
 #include "tools/bench_kernels.h"
 
@@ -24,6 +25,7 @@
 #define DELAY_US 30000
 
 static int rank, size;
+static const int zeros[MAX_RANKS];
 static const mrail_cuda_t *cuda;
 
 static void cu(CUresult result, const char *what)
@@ -231,6 +233,87 @@ static void test_messages(void)
     mt_result("messages in a ring", ok);
 }
 
+/* ---- relays in device memory ---- */
+
+#define PAIR_BYTES (32 << 20)
+
+static sgpu_session_t *session;
+
+/* Returns the bytes that GPUs have copied to other GPUs. */
+static uint64_t peer_bytes(void)
+{
+    uint64_t sum = 0;
+
+    for (unsigned gpu = 0; gpu < session->num_gpus; ++gpu) {
+        for (unsigned i = 0; i < SGPU_SESSION_SLOTS; ++i) {
+            sum += sgpu_session_gpu(session, 0, gpu)
+                       ->slots[i]
+                       .counters[SGPU_CNT_BYTES_PEER];
+        }
+    }
+    return sum;
+}
+
+/* Only rank 0 sends, and only rank 1 receives. The other ranks are relays. */
+static void exchange_pair(int is_relayed, const char *what)
+{
+    uint64_t before;
+    lane_t lane;
+    int ok;
+
+    lane_init(&lane, PAIR_BYTES);
+    for (int i = 0; i < size; ++i) {
+        lane.counts[i] = 0;
+    }
+    if (rank < 2) {
+        lane.counts[1 - rank] = PAIR_BYTES;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    before = peer_bytes();
+    if (!is_relayed && rank == size - 1) {
+        sgpu_session_gpu(session, 0, (unsigned)rank)->faults |=
+            SGPU_FAULT_NO_MEMORY;
+    }
+    for (unsigned round = 0; round < 2; ++round) {
+        if (rank == 0) {
+            mrail_bench_kernels_start_fill(lane.stream,
+                                           lane.send + lane.offsets[1],
+                                           PAIR_BYTES, seed_of(0, 1, round));
+        }
+        ok = mrail_alltoallv_enqueue(
+                 lane.send, (rank == 0) ? lane.counts : zeros, lane.offsets,
+                 MPI_BYTE, lane.recv, (rank == 1) ? lane.counts : zeros,
+                 lane.offsets, MPI_BYTE, lane.comm) == MPI_SUCCESS;
+        if (rank == 1) {
+            mrail_bench_kernels_start_verify(lane.stream, lane.recv, PAIR_BYTES,
+                                             seed_of(0, 1, round));
+        }
+    }
+    CU(cuStreamSynchronize(lane.stream));
+    ok &= mrail_bench_kernels_wrong() == 0;
+    ok &= mrail_stream_error(lane.comm) == MPI_SUCCESS;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (is_relayed) {
+        /* Relayed bytes cross two links. */
+        ok &= peer_bytes() - before > 2 * (uint64_t)PAIR_BYTES;
+    }
+    lane_cleanup(&lane);
+    mt_result(what, ok);
+}
+
+/* The progress thread knows the GPU of a rank that has no bytes. */
+static void test_pair(void)
+{
+    exchange_pair(1, "ranks without bytes relay on their GPUs");
+}
+
+/* A rank cannot allocate, and all ranks release their areas, while the streams
+ * wait for the exchange. */
+static void test_area_refused(void)
+{
+    exchange_pair(0, "an exchange without memory for relays continues");
+}
+
 /* ---- host memory ---- */
 
 typedef struct host {
@@ -400,6 +483,8 @@ static const test_t tests[] = {
     {"unordered", test_unordered, 1, MPI_THREAD_MULTIPLE},
     {"streams", test_streams, 1, MPI_THREAD_MULTIPLE},
     {"messages", test_messages, 1, MPI_THREAD_MULTIPLE},
+    {"pair", test_pair, 1, MPI_THREAD_MULTIPLE},
+    {"refused", test_area_refused, 1, MPI_THREAD_MULTIPLE},
     {"host", test_host, 1, MPI_THREAD_MULTIPLE},
     {"errors", test_errors, 1, MPI_THREAD_MULTIPLE},
     {"threads", test_refused, 1, MPI_THREAD_SERIALIZED},
@@ -408,11 +493,16 @@ static const test_t tests[] = {
 static void open_gpu(void)
 {
     char reason[128];
+    int fd; /* stays open: closing it would release the driver's record lock */
 
     mrail_bench_device_open(); /* before coll/mrail looks for a driver */
     if (mrail_cuda_open(&cuda, reason, sizeof(reason)) < 0 ||
         !mrail_bench_kernels_open()) {
         fprintf(stderr, "no GPU for kernels\n");
+        exit(1);
+    }
+    if (sgpu_session_open(getenv("MRAIL_SOFT_GPUS"), &session, &fd) != 0) {
+        fprintf(stderr, "no software GPUs\n");
         exit(1);
     }
 }

@@ -219,12 +219,45 @@ static mca_coll_mrail_block_t kept[MAX_KEPT];
 static unsigned num_kept;
 static size_t kept_bytes;
 
+/* Calls func with the context of the thread. If the driver rejects this context,
+ * calls it again with the primary context of the GPU. */
+static CUresult with_context(CUresult (*func)(const mca_coll_mrail_block_t *),
+                             const mca_coll_mrail_block_t *block)
+{
+    mrail_cuda_range_t range = {.device = block->gpu};
+    CUresult result = func(block);
+
+    if ((result == CUDA_ERROR_INVALID_CONTEXT ||
+         result == CUDA_ERROR_CONTEXT_IS_DESTROYED) &&
+        mrail_cuda_enter(&range) == 0) {
+        result = func(block);
+        mrail_cuda_leave(&range);
+    }
+    return result;
+}
+
+static CUresult register_block(const mca_coll_mrail_block_t *block)
+{
+    return mrail_cuda_find()->cuMemHostRegister(block->memory, block->size,
+                                                CU_MEMHOSTREGISTER_PORTABLE);
+}
+
+static CUresult unregister_block(const mca_coll_mrail_block_t *block)
+{
+    return mrail_cuda_find()->cuMemHostUnregister(block->memory);
+}
+
+/* Memory that the driver does not unregister stays mapped. Other memory at its
+ * address would count as registered, but the GPU would access the old pages. */
 static void block_free(mca_coll_mrail_block_t *block)
 {
-    if (block->is_locked) {
-        (void)mrail_cuda_find()->cuMemHostUnregister(block->memory);
+    CUresult result =
+        block->is_locked ? with_context(unregister_block, block) : CUDA_SUCCESS;
+
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED ||
+        result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) {
+        (void)munmap(block->memory, block->size);
     }
-    (void)munmap(block->memory, block->size);
 }
 
 /* Reuses the smallest kept block that is large enough. Returns 0 if there is
@@ -250,7 +283,8 @@ static int take_kept(size_t size, mca_coll_mrail_block_t *block)
 }
 
 /* Allocates a block. The memory does not come from the driver, which would free
- * it together with the context. */
+ * it together with the context. It is shared, so that fork() does not make the
+ * next write of this process replace a page that the GPU still accesses. */
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block)
 {
@@ -261,7 +295,7 @@ int mca_coll_mrail_block_get(size_t size, int is_sparse,
     }
     size = MRAIL_DIV_ROUND_UP(MRAIL_MAX(size, 1), BLOCK_UNIT) * BLOCK_UNIT;
     memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return -ENOMEM;
     }
@@ -270,12 +304,11 @@ int mca_coll_mrail_block_get(size_t size, int is_sparse,
     return 0;
 }
 
-void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block)
+void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block, int gpu)
 {
     if (!block->is_locked && !block->is_pageable) {
-        block->is_locked = mrail_cuda_find()->cuMemHostRegister(
-                               block->memory, block->size,
-                               CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+        block->gpu = gpu;
+        block->is_locked = with_context(register_block, block) == CUDA_SUCCESS;
         block->is_pageable = !block->is_locked;
     }
 }

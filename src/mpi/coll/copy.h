@@ -37,6 +37,7 @@ typedef struct mca_coll_mrail_block {
     size_t size;
     int is_pageable; /* 1 if the memory must not or cannot be locked */
     int is_locked;
+    int gpu; /* as in mca_coll_mrail_block_lock() */
 } mca_coll_mrail_block_t;
 
 /* Returns a kept block, or allocates one. is_sparse: most of the memory will
@@ -44,8 +45,9 @@ typedef struct mca_coll_mrail_block {
 int mca_coll_mrail_block_get(size_t size, int is_sparse,
                              mca_coll_mrail_block_t *block);
 /* Locks the memory before its first use, if possible. Later calls have no
- * effect. */
-void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block);
+ * effect. Uses the context of the thread, or the primary context of the GPU if
+ * the thread has none. gpu: ordinal, or -1 to use only the thread's context. */
+void mca_coll_mrail_block_lock(mca_coll_mrail_block_t *block, int gpu);
 /* Keeps locked memory for later calls, unless the process already keeps enough,
  * and frees all other memory. All copies to and from it must be complete.
  * Ignores an empty block. */

@@ -6,6 +6,8 @@
 #include "mpi/coll/peer.h"
 #include "mpi/same_ompi.h"
 
+#include "cuda/relay_copy.h"
+
 #include "base/util.h"
 
 #include "ompi/constants.h"
@@ -320,6 +322,7 @@ static int coll_close(void)
     mca_coll_mrail_ops_close();
     mca_coll_mrail_direct_close();
     mca_coll_mrail_peer_close();
+    mrail_cuda_relay_destroy_retired();
     mca_coll_mrail_copy_close();
     mca_coll_mrail_export_close();
     mca_coll_mrail_modex_cleanup();

@@ -41,13 +41,15 @@ static void release_host(mca_coll_mrail_module_t *module)
     *pool = (mca_coll_mrail_pool_t){.memory = &module->host_memory};
 }
 
+/* May be called in an exchange for which a stream waits, so it frees nothing on
+ * the device. */
 void mca_coll_mrail_pools_release_device(mca_coll_mrail_module_t *module)
 {
     mca_coll_mrail_pool_t *pool = &module->device_pool;
 
     mrail_relay_destroy(pool->relay);
     mca_coll_mrail_net_destroy(pool->net);
-    mrail_cuda_relay_destroy(pool->memory);
+    mrail_cuda_relay_retire(pool->memory);
     *pool = (mca_coll_mrail_pool_t){0};
 }
 
@@ -138,6 +140,10 @@ static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
     if (ret == 0) {
         ret = create_device(pool, cuda, module->gpu);
     }
+    if (ret == 0 && topology->num_nodes > 1 &&
+        !mrail_cuda_relay_can_receive(pool->memory)) {
+        ret = -EOPNOTSUPP;
+    }
     if (ret == 0) {
         ret = pool->memory->ops->alloc(pool->memory, &pool->shape,
                                        local_self(topology), handle);
@@ -157,8 +163,9 @@ static int alloc_device(mca_coll_mrail_module_t *module, void *handle)
     return ret;
 }
 
-/* Fills in the handle of this rank's memory. If the allocation fails, the
- * handle is invalid, and import() fails on all ranks of the node. No rank still
+/* Fills in the handle of this rank's memory. If the allocation or registration
+ * fails, the handle is invalid, and import() fails on all ranks of the node
+ * before they import anything. No rank still
  * uses the old memory, because each rank completed its part of all exchanges
  * before it agreed on the new schedule. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
@@ -178,6 +185,9 @@ static void name_fill(mca_coll_mrail_op_t *op, void *mine)
         module->is_ready =
             pool->memory->ops->alloc(pool->memory, &shape,
                                      local_self(module->topology), mine) == 0;
+    }
+    if (!module->is_ready) {
+        memset(mine, 0, name_size(op));
     }
 }
 

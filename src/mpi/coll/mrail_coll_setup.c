@@ -5,6 +5,7 @@
 #include "mpi/coll/direct.h"
 
 #include "cuda/driver.h"
+#include "cuda/relay_copy.h"
 
 #include "base/util.h"
 
@@ -178,6 +179,7 @@ static void release(mca_coll_mrail_module_t *module)
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
 {
     release(module);
+    mrail_cuda_relay_destroy_retired();
     mca_coll_mrail_topology_destroy(module->topology);
     free(module->world);
     mca_coll_mrail_gather_cleanup(&module->gather);

@@ -283,7 +283,7 @@ static int shadow_reserve(mca_coll_mrail_shadow_t *shadow)
 /* Copies the buffer to its shadow, which then replaces the buffer. */
 static int shadow_fill(mca_coll_mrail_shadow_t *shadow, int is_input)
 {
-    mca_coll_mrail_block_lock(&shadow->block);
+    mca_coll_mrail_block_lock(&shadow->block, shadow->gpu);
     shadow->is_filled = 1;
     return (is_input || shadow->has_gaps) ? copy_regions(shadow, 0)
                                           : OMPI_SUCCESS;

@@ -225,10 +225,11 @@ static void start(mca_coll_mrail_op_t *op,
                     .offset = offset,
                     .bytes = MRAIL_MIN(entry->bytes, segment->bytes - offset)};
     if (segment->is_device) {
-        message->host +=
-            is_send ? op->shadows->send.shift : op->shadows->recv.shift;
-        mca_coll_mrail_block_lock(is_send ? &op->shadows->send.block
-                                          : &op->shadows->recv.block);
+        mca_coll_mrail_shadow_t *shadow =
+            is_send ? &op->shadows->send : &op->shadows->recv;
+
+        message->host += shadow->shift;
+        mca_coll_mrail_block_lock(&shadow->block, shadow->gpu);
     }
     message->chunk = entry->is_chunked ? MCA_COLL_MRAIL_CHUNK : message->bytes;
     message->num =

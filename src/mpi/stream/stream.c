@@ -47,6 +47,15 @@ static int copy_arrays(mrail_stream_side_t *side, size_t ranks,
 
 /* ---- commands in the stream ---- */
 
+/* Returns 1 if commands become part of a graph, which may run several times. */
+static int is_capturing(const mrail_cuda_t *cuda, CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 /* Puts the commands of an op into the stream. Once the first command is in the
  * stream, the op will begin. If the driver rejects the second command, the
  * stream does not wait for the op, and the error remains set. */
@@ -54,9 +63,14 @@ static int put(mrail_stream_op_t *op)
 {
     const mrail_cuda_t *cuda = mrail_cuda_find();
     mrail_stream_comm_t *owner = op->owner;
-    uint32_t number = ++owner->num_ops;
+    uint32_t number;
     CUresult result;
 
+    if (is_capturing(cuda, owner->stream)) {
+        mrail_stream_op_free(op);
+        return mrail_stream_fail(MRAIL_STREAM_CAPTURE);
+    }
+    number = ++owner->num_ops;
     op->number = number;
     if (cuda->cuLaunchHostFunc(owner->stream, mrail_stream_begin, op) !=
         CUDA_SUCCESS) {

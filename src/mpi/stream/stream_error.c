@@ -29,6 +29,9 @@ static const char *const sentences[MRAIL_STREAM_NUM_REASONS] = {
         "destroyed, or its context has an error",
     [MRAIL_STREAM_COPY] =
         "mrail: a copy between host and device memory has failed",
+    [MRAIL_STREAM_CAPTURE] =
+        "mrail: the stream is being captured into a graph, and graphs cannot "
+        "contain communication",
 };
 
 int mrail_stream_fail(mrail_stream_reason_t reason)

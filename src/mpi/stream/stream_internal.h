@@ -37,6 +37,7 @@ typedef enum mrail_stream_reason {
     MRAIL_STREAM_MIXED,
     MRAIL_STREAM_REFUSED,
     MRAIL_STREAM_COPY,
+    MRAIL_STREAM_CAPTURE,
     MRAIL_STREAM_NUM_REASONS
 } mrail_stream_reason_t;
 

@@ -57,7 +57,7 @@ static int start(mrail_stream_op_t *op)
     if (mca_coll_mrail_block_get(op->bytes, 0, &op->block) < 0) {
         return mrail_stream_fail(MRAIL_STREAM_NO_MEMORY);
     }
-    mca_coll_mrail_block_lock(&op->block);
+    mca_coll_mrail_block_lock(&op->block, -1);
     return (op->kind == MRAIL_STREAM_SEND)
                ? start_copy(op, op->block.memory, op->send.buffer, op->bytes,
                             MRAIL_STREAM_COPY_OUT)
@@ -119,11 +119,17 @@ static int progress(mrail_stream_op_t *op, int *error_p)
     }
 }
 
+/* Staging blocks are locked for the device of the stream, so its context must be
+ * current. */
 int mrail_stream_op_progress(mrail_stream_op_t *op, int *error_p)
 {
-    if (!progress(op, error_p)) {
-        return 0;
+    const mrail_cuda_t *cuda = mrail_cuda_find();
+    CUcontext ctx;
+    int has_context = cuda->cuCtxPushCurrent(op->owner->ctx) == CUDA_SUCCESS;
+    int is_complete = progress(op, error_p);
+
+    if (has_context) {
+        (void)cuda->cuCtxPopCurrent(&ctx);
     }
-    mca_coll_mrail_block_put(&op->block);
-    return 1;
+    return is_complete;
 }

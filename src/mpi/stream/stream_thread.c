@@ -57,12 +57,14 @@ void mrail_stream_hold(void *arg)
 /* ---- thread ---- */
 
 /* Completes an op. Its owner may be freed as soon as the GPU has read the
- * counter. */
+ * counter. The block is returned after that, because freeing it may wait for the
+ * stream, which waits for the counter. */
 static void finish(mrail_stream_op_t *op, int error)
 {
     mrail_stream_comm_t *owner = op->owner;
     int is_held = owner->holds_by_function, none = MPI_SUCCESS;
     uint32_t number = op->number;
+    mca_coll_mrail_block_t block = op->block;
 
     if (!is_held) {
         mrail_stream_op_free(op);
@@ -75,6 +77,7 @@ static void finish(mrail_stream_op_t *op, int error)
     __atomic_store_n(owner->finished, number, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&ended);
     pthread_mutex_unlock(&lock);
+    mca_coll_mrail_block_put(&block);
 }
 
 /* Moves the ops that have begun to the end of `active`. If there is no active
