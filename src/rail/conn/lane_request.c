@@ -360,8 +360,10 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
         return MRAIL_NS_NEVER;
     }
     if (peer->id == peer->engine->id) {
-        mrail_ctl_reconnect_self(peer);
-        return MRAIL_NS_NEVER;
+        if (slot == 0) {
+            mrail_ctl_reconnect_self(peer);
+        }
+        return MRAIL_NS_NEVER; /* the process has one lane to itself */
     }
     if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
         return MRAIL_NS_NEVER; /* further lanes are requested only after the

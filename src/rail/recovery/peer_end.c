@@ -31,6 +31,14 @@ void mrail_peer_release(mrail_peer_t *peer)
     engine->reap_pending = 1;
 }
 
+/* Marks a lane without a QP as failed. */
+static MRAIL_CTL void mrail_peer_give_up_lane(mrail_lane_t *lane)
+{
+    mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
+    __atomic_fetch_and(&lane->peer->up_mask, ~(1ull << lane->slot),
+                       __ATOMIC_RELEASE);
+}
+
 /* Destroys the QP of a device that has not returned its requests in time. */
 static MRAIL_DATA void mrail_peer_give_up_qp(mrail_lane_t *lane)
 {
@@ -39,6 +47,7 @@ static MRAIL_DATA void mrail_peer_give_up_qp(mrail_lane_t *lane)
     if (mrail_lane_is_overdue(lane, mrail_clock_now())) {
         mrail_data_ctl_lock(engine);
         mrail_lane_give_up_qp(lane);
+        mrail_peer_give_up_lane(lane);
         mrail_data_ctl_unlock(engine);
     }
 }
@@ -94,8 +103,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         lane->close_ns = mrail_clock_now();
         mrail_lane_stop(lane);
         if (lane->qp == NULL) {
-            mrail_lane_event(lane, MRAIL_LANE_EV_GIVE_UP, "peer failed");
-            __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+            mrail_peer_give_up_lane(lane);
         }
     }
     mrail_paths_remove(peer); /* other peers probe the rails instead */
