@@ -241,6 +241,7 @@ MRAIL_UNCHECKED void env_end(void)
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         fake_srq_clear(engine->rails[i].srq);
         fake_cq_clear(engine->rails[i].cq);
+        engine->rails[i].num_wc = engine->rails[i].next_wc = 0;
         mrail_rail_ud_reap(&engine->rails[i]);
         engine->rails[i].srq_used = 0;
         engine->rails[i].has_lanes = 0;

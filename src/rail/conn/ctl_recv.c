@@ -105,6 +105,11 @@ static MRAIL_CTL mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
         ++engine->counters.ctl_bad_cookie;
         return NULL;
     }
+    if ((msg->src_id == engine->id) && ((msg->type == MRAIL_CTL_HELLO) ||
+                                        (msg->type == MRAIL_CTL_HELLO_REP))) {
+        ++engine->counters.ctl_unexpected; /* the process knows its own rails */
+        return NULL;
+    }
     peer = mrail_peer_find(engine, msg->src_id);
     if ((peer == NULL) && (mrail_peer_departed(engine, msg->src_id) != 0)) {
         ++engine->counters.ctl_unexpected; /* late */
