@@ -1,10 +1,10 @@
 /*
- * Reads the rules of a Linux router: a script of `mrail acl`, or the output of
- * nft(8) and ip-rule(8). nft rules set marks, and routing rules map a mark or a
+ * Reads the rules of a Linux router, from a script that `mrail acl` wrote or from
+ * the output of nft(8) and ip-rule(8). nft rules set marks, and routing rules map a mark or a
  * range of ports to a table. Sources: [nft], [ip-rule].
  *
- * This file distinguishes the kinds of lines, and contains the helpers that
- * their readers share.
+ * This file identifies the kind of each line, and contains the helpers that the
+ * parsers of all kinds share.
  */
 #include "config.h"
 #include "fabric/acl_linux_internal.h"

@@ -74,9 +74,10 @@ mrail_topo_port_t mrail_topo_uplinks(const mrail_plan_topo_t *topo,
 double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
                            unsigned to);
 
-/* Writes the capacity of each path from leaf to leaf on a rail: of uplink i of
- * one leaf upward, and of the same uplink of the other leaf downward. Returns
- * their number, or 0 if neither leaf has uplinks of known capacity. */
+/* Writes the capacity of each path between two leaves of a rail. Path i goes up
+ * uplink i of the first leaf and down uplink i of the second, and has the
+ * smaller of their capacities. Returns the number of paths, or 0 if neither leaf
+ * has uplinks of known capacity. */
 unsigned mrail_topo_uplink_paths(const mrail_plan_topo_t *topo,
                                  unsigned from_group, unsigned to_group,
                                  unsigned rail,

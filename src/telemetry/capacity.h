@@ -21,9 +21,9 @@
  *
  * A low rate may be caused by the peers, for example near the end of an
  * exchange, when few peers still have work. A low window is attributed to the
- * rail itself only in two cases. Either several peers had work in flight
- * throughout, and at least as many as in the last window that was not low. Or
- * both windows had the same single peer. MRAIL_TELE_LOW_WINDOWS such windows
+ * rail itself only in two cases: several peers had work in flight throughout,
+ * and no fewer than in the last window that was not low; or a single peer had
+ * work in flight, the same as in that window. MRAIL_TELE_LOW_WINDOWS such windows
  * lower the estimate immediately. Other low windows lower it only if no higher
  * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
  * capacities); the rules are mrail's own.

@@ -1,7 +1,7 @@
 /*
- * Fuzzes fault scripts from users with random bytes. An accepted script runs on
- * two nodes with two rails and two GPUs each. The end of the input provides
- * times and counters.
+ * Feeds random bytes to the parser of fault scripts, which users write. An
+ * accepted script runs on two nodes with two rails and two GPUs each. The tail
+ * of the input supplies times and counters.
  *
  * Invariants: an error gives the file and the line, and nothing is returned.
  * Accepted input is in range, and is unchanged after writing and reading it

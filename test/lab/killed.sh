@@ -1,7 +1,7 @@
 #!/bin/sh
-# Kills mrail lab at random times, and ends it by signals. Processes,
-# namespaces, mounts and files must not remain. LAB_KILL_SEED sets the seed, and
-# LAB_KILLS the number of kills.
+# Kills processes of mrail lab with SIGKILL at random times, and terminates the
+# lab with SIGTERM and SIGHUP. No process, namespace, mount or file may be left
+# behind. LAB_KILL_SEED sets the seed, and LAB_KILLS the number of kills.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,11 +1,12 @@
 /*
- * Tests readers of a trace ring while its writer continues. Every record that a
- * reader accepts must have been written, complete and in order. Each record
- * must be either read or counted as missed.
+ * Tests readers of a trace ring while its writer keeps writing. Every record
+ * that a reader accepts must have been written, complete and in order. Each
+ * record must be either read or counted as missed.
  *
- * The first part runs in steps and assumes the weakest order of the writer's
- * stores: the words of a record may appear in any order. The second part uses
- * threads, which read through the mapping and through the file.
+ * The first part runs step by step and assumes the weakest ordering of the
+ * writer's stores: the words of a record may become visible in any order. The
+ * second part uses threads, which read through the mapping and through the
+ * file.
  */
 #include "config.h"
 #include "base/rng.h"

@@ -1,8 +1,8 @@
 /*
- * The QP of a deep send queue fails. The device then completes each entry of
+ * A QP with a deep send queue fails. The device then completes every entry in
  * the queue, including unsignalled ones, and the CQ must hold all completions.
- * on-rails.sh sets a short receive queue and a long send queue, so that the
- * initial CQ would overflow.
+ * on-rails.sh sets a short receive queue and a long send queue, so that the CQ
+ * would overflow at its initial size.
  */
 #include "config.h"
 #include "job.h"

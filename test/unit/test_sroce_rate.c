@@ -11,9 +11,9 @@
 
 #define NOW (1000 * MRAIL_NS_PER_SEC)
 
-/* Bytes are reserved while there is no limit, and returned after one has been
- * set. The limiter was never used before. Its time must not fall below zero,
- * because it would then wrap to the far future. */
+/* On an unused limiter, bytes are reserved while no limit is set, and returned
+ * after one has been set. Its time must not fall below zero, where it would wrap
+ * around to the far future. */
 static void test_refund_of_uncapped(void **state)
 {
     sroce_bucket_t bucket;

@@ -77,8 +77,8 @@ static size_t start_of(const mca_coll_mrail_gather_t *gather, unsigned place)
                                     : place * gather->block;
 }
 
-/* Sends the blocks collected so far, including this rank's, to the rank `far`
- * ranks below this one, and receives as many from the rank `far` ranks above.
+/* Sends up to num_have blocks, beginning with this rank's own, to the rank at
+ * distance `far` below this one, and receives as many from the rank above.
  * Both ends know the sizes, so they omit empty messages. */
 static int start_port_blocks(mca_coll_mrail_gather_t *gather, unsigned far,
                              unsigned from, unsigned to)

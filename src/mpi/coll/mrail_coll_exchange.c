@@ -23,9 +23,10 @@ static mca_coll_mrail_op_t *op_of(void *arg)
     return ((mca_coll_mrail_module_t *)arg)->relaying;
 }
 
-/* Returns 1 if the memory of the relay buffers can copy from or to the segment.
- * Buffers on GPUs copy only device memory without gaps. Packing or unpacking
- * any other device memory waits for the copy engine. */
+/* Returns 1 if the segment can be copied directly to or from the relay buffers.
+ * It must have no gaps, and if it is in device memory, the relay buffers must be
+ * on GPUs. Any other segment is packed or unpacked, which for device memory
+ * waits for the copy engine. */
 static int is_direct(const mca_coll_mrail_dt_segment_t *segment,
                      const mrail_relay_memory_t *memory)
 {
