@@ -1,7 +1,7 @@
 /*
- * Reads the rules of a Linux router, from a script that `mrail acl` wrote or from
- * the output of nft(8) and ip-rule(8). nft rules set marks, and routing rules map a mark or a
- * range of ports to a table. Sources: [nft], [ip-rule].
+ * Reads the rules of a Linux router, from a script that `mrail acl` wrote or
+ * from the output of nft(8) and ip-rule(8). nft rules set marks, and routing
+ * rules map a mark or a range of ports to a table. Sources: [nft], [ip-rule].
  *
  * This file identifies the kind of each line, and contains the helpers that the
  * parsers of all kinds share.

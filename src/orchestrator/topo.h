@@ -76,8 +76,8 @@ double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
 
 /* Writes the capacity of each path between two leaves of a rail. Path i goes up
  * uplink i of the first leaf and down uplink i of the second, and has the
- * smaller of their capacities. Returns the number of paths, or 0 if neither leaf
- * has uplinks of known capacity. */
+ * smaller of their capacities. Returns the number of paths, or 0 if neither
+ * leaf has uplinks of known capacity. */
 unsigned mrail_topo_uplink_paths(const mrail_plan_topo_t *topo,
                                  unsigned from_group, unsigned to_group,
                                  unsigned rail,

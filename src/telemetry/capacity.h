@@ -23,10 +23,10 @@
  * exchange, when few peers still have work. A low window is attributed to the
  * rail itself only in two cases: several peers had work in flight throughout,
  * and no fewer than in the last window that was not low; or a single peer had
- * work in flight, the same as in that window. MRAIL_TELE_LOW_WINDOWS such windows
- * lower the estimate immediately. Other low windows lower it only if no higher
- * sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live
- * capacities); the rules are mrail's own.
+ * work in flight, the same as in that window. MRAIL_TELE_LOW_WINDOWS such
+ * windows lower the estimate immediately. Other low windows lower it only if no
+ * higher sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and
+ * V-E (live capacities); the rules are mrail's own.
  *
  * A rail that is so slow that it gets one chunk at a time has no saturated
  * interval. mrail_tele_busy_t therefore sums the bytes of completed chunks and
@@ -250,8 +250,8 @@ static inline void mrail_tele_busy_post(mrail_tele_busy_t *busy,
     ++busy->inflight;
 }
 
-/* Reports a completed chunk that was posted at post_ns. `moved` is its number of
- * bytes, or 0 if it failed. */
+/* Reports a completed chunk that was posted at post_ns. `moved` is its number
+ * of bytes, or 0 if it failed. */
 static inline void mrail_tele_busy_done(mrail_tele_busy_t *busy, uint64_t moved,
                                         mrail_ns_t post_ns, mrail_ns_t now_ns,
                                         unsigned polls)
@@ -273,7 +273,8 @@ static inline void mrail_tele_busy_done(mrail_tele_busy_t *busy, uint64_t moved,
     }
 }
 
-/* Returns the counters. While chunks are in flight, the last poll is missing. */
+/* Returns the counters. While chunks are in flight, they lack the time since the
+ * last poll. */
 mrail_tele_work_t mrail_tele_busy_read(const mrail_tele_busy_t *busy);
 
 #endif

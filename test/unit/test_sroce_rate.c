@@ -12,8 +12,8 @@
 #define NOW (1000 * MRAIL_NS_PER_SEC)
 
 /* On an unused limiter, bytes are reserved while no limit is set, and returned
- * after one has been set. Its time must not fall below zero, where it would wrap
- * around to the far future. */
+ * after one has been set. Its time must not fall below zero, where it would
+ * wrap around to the far future. */
 static void test_refund_of_uncapped(void **state)
 {
     sroce_bucket_t bucket;

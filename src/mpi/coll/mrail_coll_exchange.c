@@ -24,8 +24,8 @@ static mca_coll_mrail_op_t *op_of(void *arg)
 }
 
 /* Returns 1 if the segment can be copied directly to or from the relay buffers.
- * It must have no gaps, and if it is in device memory, the relay buffers must be
- * on GPUs. Any other segment is packed or unpacked, which for device memory
+ * It must have no gaps, and if it is in device memory, the relay buffers must
+ * be on GPUs. Any other segment is packed or unpacked, which for device memory
  * waits for the copy engine. */
 static int is_direct(const mca_coll_mrail_dt_segment_t *segment,
                      const mrail_relay_memory_t *memory)
