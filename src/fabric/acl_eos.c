@@ -3,7 +3,7 @@
  * type pbr. Source: [EOS PBR].
  *
  * EOS has a second, newer feature for the same purpose, traffic policies. The
- * rules do not use it, because fewer platforms can redirect with it.
+ * rules do not use it, because fewer platforms support redirection with it.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"

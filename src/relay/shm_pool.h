@@ -1,5 +1,5 @@
 /*
- * The shared-memory pool through which the ranks of a node relay for each
+ * The shared-memory pool through which the ranks of a node relay data for each
  * other. It is a file in /dev/shm with mode 0600 and an unpredictable name. Its
  * creator unlinks the file once all ranks have attached it. If the creator is
  * killed before that, the next pool that the same user creates removes the

@@ -1,7 +1,7 @@
 /*
  * Measures the live bandwidth of one direction of a rail. The estimate falls
  * when the rail degrades or carries other traffic, rises when a higher rate is
- * observed, and expires without samples. Times are arguments. The caller
+ * observed, and expires without samples. The caller passes in the time and
  * serialises the updates of a flow; any thread may call mrail_tele_flow_live().
  *
  * Each large chunk is reported when it is posted and when its completion is
@@ -21,12 +21,13 @@
  *
  * A low rate may be caused by the peers, for example near the end of an
  * exchange, when few peers still have work. A low window is attributed to the
- * rail itself only in two cases: several peers had work in flight throughout,
- * and no fewer than in the last window that was not low; or a single peer had
- * work in flight, the same as in that window. MRAIL_TELE_LOW_WINDOWS such
- * windows lower the estimate immediately. Other low windows lower it only if no
- * higher sample arrives for MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and
- * V-E (live capacities); the rules are mrail's own.
+ * rail itself only in two cases. In the first, several peers had work in flight
+ * throughout, and no fewer than in the last window that was not low. In the
+ * second, a single peer had work in flight, and it was also the only one in
+ * that last window. MRAIL_TELE_LOW_WINDOWS such windows lower the estimate
+ * immediately. Other low windows lower it only if no higher sample arrives for
+ * MRAIL_TELE_CONFIRM_NS. Source: [NIMBLE] IV-A and V-E (live capacities); the
+ * rules are mrail's own.
  *
  * A rail that is so slow that it gets one chunk at a time has no saturated
  * interval. mrail_tele_busy_t therefore sums the bytes of completed chunks and
@@ -273,8 +274,8 @@ static inline void mrail_tele_busy_done(mrail_tele_busy_t *busy, uint64_t moved,
     }
 }
 
-/* Returns the counters. While chunks are in flight, they lack the time since the
- * last poll. */
+/* Returns the counters. While chunks are in flight, they lack the time since
+ * the last poll. */
 mrail_tele_work_t mrail_tele_busy_read(const mrail_tele_busy_t *busy);
 
 #endif

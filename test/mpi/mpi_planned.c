@@ -1,20 +1,21 @@
 /*
- * Exchanges generated from seeds, with random call, communicator, counts,
- * displacements and datatypes. Every byte is checked, including those in gaps
- * and around the buffers.
+ * Exchanges generated from seeds, each with a random call, communicator,
+ * counts, displacements and datatypes. Every byte is checked, including those
+ * in gaps and around the buffers.
  *
  *   --seeds A-B       (1-20)
  *   --relays          coll/mrail must have relayed some bytes
  *   --limited         coll/mrail must also have delayed messages until earlier
  *                     ones were complete
  *   --memory WHERE    device, managed: all buffers are in this kind of memory;
- *                     mixed: each side of each rank is in device memory by
- *                     chance
+ *                     mixed: the send and the receive buffer of each rank are
+ *                     placed in host or device memory at random
  *   --peer            some bytes must be copied between GPUs
  *   --staged          some messages must go through host memory
  *   --failing         rails fail during the run, so they need not carry the
  *                     planned bytes
- *   --large-self      also exchange large messages of ranks to themselves
+ *   --large-self      also exchange large messages that ranks send to
+ *                     themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
  *                     exchange, and the check must find it
  */

@@ -1,6 +1,6 @@
 """Checks the output of mrail plan; used by plan.sh.
 
-usage: plan_check.py NAME pieces JSON DEMANDS|- RANKS_OF_A_NODE
+usage: plan_check.py NAME pieces JSON DEMANDS|- RANKS_PER_NODE
        plan_check.py NAME gap JSON GAP
        plan_check.py NAME arms JSON NOT_SERVED
        plan_check.py NAME name JSON TOPOLOGY

@@ -1,6 +1,6 @@
 /*
  * Tests the list of rails that another library in a UCX process can query. The
- * test looks up the symbol uct_mrail_rails of libuct_mrail.so.0 as a collective
+ * test looks up the symbol uct_mrail_rails in libuct_mrail.so.0 as a collective
  * component does. There are four software rails, with 100, 200, 300 and 400
  * MB/s. Prints "ok - NAME" lines.
  */

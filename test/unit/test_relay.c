@@ -1,6 +1,6 @@
 /*
  * Tests src/relay: each role separately, rejected chunks (which must not be
- * written), early chunks of the next exchange, reuse of slots, errors of every
+ * written), early chunks of the next exchange, slot reuse, a failure of every
  * operation, and corrupt shared memory.
  */
 #include "config.h"

@@ -1,7 +1,7 @@
 /*
  * Tests the replay after lanes have failed, and the credit that is
- * reserved for replay. Most tests send two messages, the first one on lane 0
- * and the second one on lane 1.
+ * reserved for replay. Most tests send two messages, the first on lane 0 and
+ * the second on lane 1.
  */
 #include "config.h"
 #include "rail/conn/conn.h"

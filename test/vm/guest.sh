@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs as process 1 of the machine: sets it up, runs the checks, and powers off.
-# Its output goes to the second serial port, which contrib/vm copies to its
-# standard output.
+# Runs as PID 1 of the virtual machine: sets it up, runs the checks, and powers
+# it off. Its output goes to the second serial port, which contrib/vm copies to
+# its own standard output.
 set -u
 # shellcheck source=/dev/null
 . /vm/env

@@ -78,8 +78,9 @@ static size_t start_of(const mca_coll_mrail_gather_t *gather, unsigned place)
 }
 
 /* Sends up to num_have blocks, beginning with this rank's own, to the rank at
- * distance `far` below this one, and receives as many from the rank above.
- * Both ends know the sizes, so they omit empty messages. */
+ * distance `far` below this one. Receives the same number of blocks from the
+ * rank at distance `far` above. Both ends know the sizes, so they omit empty
+ * messages. */
 static int start_port_blocks(mca_coll_mrail_gather_t *gather, unsigned far,
                              unsigned from, unsigned to)
 {

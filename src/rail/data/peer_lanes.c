@@ -54,9 +54,9 @@ struct mrail_uplinks {
     double rates[MRAIL_MAX_RAILS][MRAIL_MAX_UPLINKS];
 };
 
-/* Returns the part of its uplink's capacity that the lane may use. Sets *sum_p
- * to the sum of these parts over all lanes of the rail, and *count_p to the
- * number of these lanes. */
+/* Returns the share of a lane's uplink capacity that the lane may use. Sets
+ * *sum_p to the sum of the shares of all lanes on the same rail, and *count_p
+ * to the number of those lanes. */
 static double mrail_peer_uplink_part(const mrail_peer_t *peer,
                                      const mrail_lane_t *lane, double *sum_p,
                                      unsigned *count_p)

@@ -77,8 +77,8 @@ void mrail_wakeup_close(mrail_iface_t *iface)
     }
 }
 
-/* Requests an event for the rail's next completion. Returns 1 if there already
- * is a completion, which remains in the rail's batch. Also returns 1 if the
+/* Requests an event for the rail's next completion. Returns 1 if a completion
+ * is already there; it remains in the rail's batch. Also returns 1 if the
  * request fails, because the caller must then not sleep. */
 static MRAIL_DATA int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {

@@ -1,11 +1,11 @@
 /*
- * Emulates files that programs read besides calling libibverbs. UCX's
- * InfiniBand module opens the character device /dev/infiniband/uverbsN. From
- * sysfs, it reads the type and network device of each GID; without the type, it
- * assumes RoCE version 1.
+ * Emulates the files that programs access directly instead of through
+ * libibverbs. UCX's InfiniBand module opens the character device
+ * /dev/infiniband/uverbsN. From sysfs, it reads the type and network device of
+ * each GID; without the type, it assumes RoCE version 1.
  *
- * UCX also looks for the version of nvidia-peermem. This file serves only these
- * names, and only in a session. All other names go to libc.
+ * UCX also looks for the sysfs file with the version of nvidia-peermem. Only
+ * these paths are emulated, and only in a session. All others go to libc.
  */
 #include "config.h"
 #include "softroce/host/host.h"

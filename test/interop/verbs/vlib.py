@@ -1,8 +1,8 @@
-"""Provides what the pyverbs tests share: result lines and pairs of queue pairs.
+"""Helpers shared by the pyverbs tests: result lines and pairs of queue pairs.
 
 Both ends of a pair are in this process, each with its own device context.
-Waiting for one end polls both. A test is a function marked @test, and its
-result line shows its name. The expected behaviour is taken from the manual
+Waiting for one end polls both. A test is a function decorated with @test, and
+its result line shows its name. The expected behaviour is taken from the manual
 pages ibv_*(3) and the InfiniBand specification, never from src/softroce.
 """
 import errno
