@@ -7,8 +7,9 @@
  * 2. The data-path lock is taken first.
  * 3. A call to the device requires the lock of its object: the control lock for
  *    QPs, address handles and the UD channel, the data-path lock for CQs and
- *    posts. A CQ is resized under the control lock. New buffers are posted to an SRQ under the control lock, reused
- *    ones under the data-path lock; verbs allows concurrent calls.
+ *    posts. A CQ is resized under the control lock. New buffers are posted to
+ *    an SRQ under the control lock, reused ones under the data-path lock; verbs
+ *    allows concurrent calls.
  * 4. User callbacks run under the data-path lock alone.
  * 5. Threads release both locks before they sleep. Only mrail_ctl_bye() yields
  *    under the control lock, for at most 100 ms, while the engine closes.
